@@ -1,0 +1,19 @@
+"""Evaluation tasks: what the upstream files hold and what a prediction file looks like.
+
+Standard library only, so that scoring starts at once and anyone's files can be scored without the engine.
+Each task module has the same five functions: read_train, read_dev, read_test, and for prediction files
+read_gold, read_predictions, write_predictions.
+"""
+
+from types import ModuleType
+
+from errors import UserError
+from tasks import tatoeba, ud_pos, xnli
+
+TASKS = {"tatoeba": tatoeba, "ud-pos": ud_pos, "xnli": xnli}
+
+
+def task_module(name: str) -> ModuleType:
+    if name not in TASKS:
+        raise UserError(f"task: {name!r} is unknown; the tasks are {', '.join(sorted(TASKS))}")
+    return TASKS[name]

@@ -1,0 +1,80 @@
+"""Text files of the tasks, read strictly: UTF-8, newline-ended lines, errors that name the file and the line."""
+
+import hashlib
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from atomic import write_text
+from errors import UserError
+
+
+def decode_lines(data: bytes, where: str) -> list[str]:
+    """Lines of a UTF-8 text. Only \\n and \\r\\n end a line: U+2028 and its like occur inside sentences."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{where}, line {line}: not UTF-8; convert the file or download it again") from None
+    if not text.strip():
+        raise UserError(f"{where}: the file is empty; download or make it again")
+    lines = text.removeprefix("\ufeff").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_lines(path: str | Path) -> list[str]:
+    try:
+        return decode_lines(Path(path).read_bytes(), str(path))
+    except (FileNotFoundError, IsADirectoryError):
+        raise UserError(f"{path}: no such file") from None
+
+
+def read_zip_member(path: str | Path, member: str) -> list[str]:
+    """Lines of one member of a zip archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return decode_lines(archive.read(member), f"{path}, {member}")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path}: not a whole zip archive ({error}); download it again") from None
+    except KeyError:
+        raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
+
+
+def tar_members(path: str | Path, wanted) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of the files of a tar archive that `wanted(name)` accepts, in the order of the archive.
+
+    Read as a stream, once: a compressed tar has no index, and seeking back would decompress it again.
+    """
+    try:
+        with tarfile.open(path, mode="r|*") as archive:
+            for member in archive:
+                if member.isfile() and wanted(member.name):
+                    yield member.name, archive.extractfile(member).read()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise UserError(f"{path}: not a whole tar archive ({error}); download it again") from None
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(line + "\n" for line in lines))
+
+
+def check_count(found: int, expected: int | None, where: str) -> None:
+    """`expected` is None where the counts of the upstream files do not apply (a mini-world, an excerpt)."""
+    if expected is not None and found != expected:
+        raise UserError(
+            f"{where}: {found} rows where the upstream file has {expected}; download it again, "
+            "or say --counts any for files of another size"
+        )
+
+
+def fingerprint(inputs: object) -> str:
+    """Hash of what a model is shown, by which score.py sees that predictions belong to its gold file."""
+    return hashlib.sha256(json.dumps(inputs, ensure_ascii=False).encode()).hexdigest()
