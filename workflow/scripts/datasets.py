@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from errors import UserError
 
@@ -79,12 +78,11 @@ class Language:
 
 def path_of(url: str) -> str:
     """`https://host/a/b.zip` -> `host/a/b.zip`, the layout of every mirror."""
-    parts = urlsplit(url)
-    return parts.netloc + parts.path
+    return url.partition("://")[2]
 
 
 def _read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells in the order of `columns`) of a tab-separated file; the file may order them otherwise."""
+    """Yield (line number, cells in the order of `columns`); the file may have its columns in another order."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -115,7 +113,7 @@ def _read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[in
 
 
 def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
-    """Return the rows by id, in the order of the file; raise a UserError that names file, line and column."""
+    """Return the rows by id, in the order of the file; errors name file, line and column."""
     datasets: dict[str, Dataset] = {}
     ids: dict[str, int] = {}
     paths: dict[str, int] = {}
@@ -164,16 +162,16 @@ def _url_problem(url: str) -> str | None:
         return "does not begin with https:// or http://"
     if "?" in url or "#" in url or " " in url:
         return "has a query, a fragment or a blank, which have no place in a mirror's <host>/<path>"
-    parts = urlsplit(url)
-    if not parts.netloc or parts.path in ("", "/") or parts.path.endswith("/"):
+    parts = path_of(url).split("/")
+    if len(parts) < 2 or not parts[-1]:
         return "names no file; give the whole address of one file"
-    if any(part in ("", ".", "..") for part in parts.path[1:].split("/")):
+    if "" in parts or "." in parts or ".." in parts:
         return "has an empty, '.' or '..' path part"
     return None
 
 
 def load_languages(path: str | Path = LANGUAGES_TSV) -> dict[str, Language]:
-    """Return the languages by project code, in the order of the file; raise a UserError that names file, line and column."""
+    """Return the languages by project code, in the order of the file; errors name file, line and column."""
     languages: dict[str, Language] = {}
     lines: dict[str, int] = {}
     for number, cells in _read_table(path, LANGUAGE_COLUMNS):
@@ -234,7 +232,7 @@ def bitext_ids(
     datasets: str | Path | dict[str, Dataset] = DATASETS_TSV,
     languages: str | Path | dict[str, Language] = LANGUAGES_TSV,
 ) -> list[str]:
-    """Ids of the files of one corpus and one pair of project codes, sorted.
+    """Ids of the files of one corpus and one pair of project codes, in the order of the languages' opus codes.
 
     Mostly one; several where upstream splits a language (OpenSubtitles has en-zh_cn and en-zh_tw for en-zh).
     """
@@ -243,11 +241,11 @@ def bitext_ids(
     if len(codes) != 2 or codes != sorted(set(codes)):
         raise UserError(f"pair {pair!r}: write two different language codes in alphabetical order, joined by '-'")
     first, second = (_language(code, languages) for code in codes)
-    candidates = {f"{corpus.lower()}/{pair}"}
+    candidates = [f"{corpus.lower()}/{pair}"]
     for a in first.opus or (first.code,):
         for b in second.opus or (second.code,):
-            candidates.add(f"opus/{corpus}/{'-'.join(sorted((a, b)))}")
-    ids = sorted(id_ for id_ in candidates if id_ in datasets)
+            candidates.append(f"opus/{corpus}/{'-'.join(sorted((a, b)))}")
+    ids = [id_ for id_ in candidates if id_ in datasets]
     if not ids:
         raise UserError(
             f"{DATASETS_TSV}, column id: no row opus/{corpus}/{pair} or {corpus.lower()}/{pair}; "
@@ -262,11 +260,11 @@ def bitext_id(
     datasets: str | Path | dict[str, Dataset] = DATASETS_TSV,
     languages: str | Path | dict[str, Language] = LANGUAGES_TSV,
 ) -> str:
-    """The id of the one file of a corpus and a pair: MultiUN, ar-en -> opus/MultiUN/ar-en; an error if there are several."""
-    ids = bitext_ids(corpus, pair, datasets, languages)
-    if len(ids) > 1:
-        raise UserError(f"{corpus} has {len(ids)} files for {pair} ({', '.join(ids)}); read them with bitext_ids")
-    return ids[0]
+    """The one file that a corpus and a pair stand for: MultiUN, ar-en -> opus/MultiUN/ar-en.
+
+    Where upstream splits a language it is the file of the code that languages.tsv names first (zh_cn before zh_tw).
+    """
+    return bitext_ids(corpus, pair, datasets, languages)[0]
 
 
 def _tables(
