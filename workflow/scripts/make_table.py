@@ -1,0 +1,381 @@
+"""Write one table of a paper: published numbers and ours side by side, as LaTeX, CSV or Markdown.
+
+The LaTeX is a longtable with its notes, to be read by \\input from results/tables/all.tex. Two layouts:
+wide tables give each model a published line and, below it, a shaded reproduced line; narrow ones have two columns.
+"""
+
+import argparse
+import csv
+import io
+import string
+from pathlib import Path
+
+import latex
+from atomic import write_text
+from errors import run_main
+from scores import Summary
+from tables import (
+    AVERAGE,
+    Cell,
+    Column,
+    Group,
+    Row,
+    Table,
+    add_context_arguments,
+    build,
+    item_name,
+    load_context,
+    load_spec,
+    scale_words,
+    seed_words,
+)
+
+MISSING = "--"
+SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
+PORTRAIT_COLUMNS = 10  # up to here it stands upright
+OURS_ONLY = "Parallax only: the paper has no such row"
+
+
+# --- LaTeX ----------------------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """One decimal, aligned on the point in a left-aligned column."""
+    text = f"{value:.1f}"
+    return rf"\phantom{{0}}{text}" if value < 9.95 else text
+
+
+def reproduced_cell(cell: Cell, with_n: bool) -> str:
+    """`$61.3_{\\pm 0.4}$`, in side-by-side tables `$61.3 \\pm 0.4$ (3)`; `--` where there is no score."""
+    if cell.summary is None:
+        return MISSING
+    mean = number(cell.summary.mean)
+    mean = rf"\mathbf{{{mean}}}" if cell.best else mean
+    star = r"^{\ast}" if cell.partial else ""
+    if with_n:
+        deviation = "" if cell.summary.std is None else rf" \pm {cell.summary.std:.1f}"
+        return f"${mean}{star}{deviation}$ ({cell.summary.n})"
+    deviation = "" if cell.summary.std is None else rf"_{{\pm {cell.summary.std:.1f}}}"
+    return f"${mean}{star}{deviation}$"
+
+
+def published_cell(cell: Cell) -> str:
+    if cell.published is None:
+        return MISSING
+    return rf"\phantom{{0}}{cell.published}" if float(cell.published) < 10 else cell.published
+
+
+class Notes:
+    """Footnotes of one table, lettered in the order of their first use; equal texts share a letter."""
+
+    def __init__(self) -> None:
+        self.letters: dict[str, str] = {}
+
+    def mark(self, text: str) -> str:
+        letter = self.letters.setdefault(text, string.ascii_lowercase[len(self.letters)])
+        return rf"\textsuperscript{{{letter}}}"
+
+
+def row_notes(row: Row, table: Table) -> list[str]:
+    """What must be known of a row's reproduced numbers."""
+    notes = []
+    if row.canonical != row.run:
+        notes.append(
+            f"At scale {table.context.scale} the runs {row.run} and {row.canonical} are one and the same: "
+            "equal data, model, objectives and schedule. They share their scores."
+        )
+    if row.seeds and row.seeds[0] < row.expected_seeds:
+        notes.append(f"{row.seeds[0]} of {row.expected_seeds} seeds have a score.")
+    return notes
+
+
+def run_label(row: Row, notes: Notes, table: Table) -> str:
+    marks = "".join(notes.mark(text) for text in row_notes(row, table))
+    return latex.code(row.run) + marks
+
+
+def seeds_label(row: Row) -> str:
+    if not row.seeds:
+        return ""
+    return f", $n={row.seeds[0]}$" if len(row.seeds) == 1 else f", $n={row.seeds[0]}$--${row.seeds[-1]}$"
+
+
+def model_label(row: Row, notes: Notes) -> str:
+    text = latex.escape(row.label)
+    for erratum in row.errata:
+        text += notes.mark(f"Shown as printed; {erratum}.")
+    return text
+
+
+def needs_separator(group: Group, index: int) -> bool:
+    """Does the first row that only we have stand here, below rows of the paper?"""
+    row = group.rows[index]
+    return row.model is None and index > 0 and group.rows[index - 1].model is not None
+
+
+def heading(column: Column) -> str:
+    return "Avg" if column.language == AVERAGE else latex.escape(column.language)
+
+
+def column_title(column: Column) -> str:
+    return latex.escape(column.heading or column.task)
+
+
+def chance_words(value: float | None) -> str:
+    return MISSING if value is None else number(value)
+
+
+def lines_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
+    """Column format, header and body of a table with two lines per model."""
+    width = len(table.columns) + 1
+    header = " & ".join(["Model", *(heading(column) for column in table.columns)]) + r" \\"
+    body = []
+    for position, group in enumerate(table.groups):
+        if position:
+            body.append(r"\midrule")
+        body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\bfseries {latex.escape(group.title)}}} \\*")
+        for index, row in enumerate(group.rows):
+            if needs_separator(group, index):
+                body.append(r"\addlinespace[2pt]")
+                body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\itshape {OURS_ONLY}}} \\*")
+            if row.model is not None:
+                end = r" \\*" if row.run else r" \\"
+                body.append(" & ".join([model_label(row, notes), *map(published_cell, row.cells)]) + end)
+            if row.run is not None:
+                label = run_label(row, notes, table) + seeds_label(row)
+                label = rf"\quad {label}" if row.model is not None else f"{model_label(row, notes)} ({label})"
+                shade = r"\rowcolor{black!8}" if row.seeds else r"\rowcolor{black!3}"
+                cells = [reproduced_cell(cell, with_n=False) for cell in row.cells]
+                body.append(shade + " & ".join([label, *cells]) + r" \\")
+    if any(value is not None for value in table.chance):
+        body.append(r"\midrule")
+        body.append(" & ".join(["Chance, at this scale", *map(chance_words, table.chance)]) + r" \\")
+    return rf"@{{}}l*{{{width - 1}}}{{l}}@{{}}", header, body
+
+
+def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
+    """Column format, header and body of a table with a published and a reproduced column for each number."""
+    parts = 2 if table.has_published else 1
+    columns = table.columns
+    width = 2 + parts * len(columns)
+    # neighbours of the same task share a title: XNLI over en, Avg
+    spans: list[list[Column]] = []
+    for column in columns:
+        if spans and (spans[-1][0].task, spans[-1][0].heading) == (column.task, column.heading):
+            spans[-1].append(column)
+        else:
+            spans.append([column])
+    titles, rules, start = ["", ""], [], 3
+    for span in spans:
+        size = parts * len(span)
+        titles.append(rf"\multicolumn{{{size}}}{{c}}{{{column_title(span[0])}}}")
+        rules.append(rf"\cmidrule(lr){{{start}-{start + size - 1}}}")
+        start += size
+    second = ["Model", "Run"]
+    for column in columns:
+        own = "" if all(len(span) == 1 and span[0].language == AVERAGE for span in spans) else heading(column)
+        if parts == 2:
+            second += [f"{own} published".strip(), f"{own} Parallax".strip()]
+        else:
+            second.append(own or "Avg")
+    header = " & ".join(titles) + r" \\" + "".join(rules) + "\n" + " & ".join(second) + r" \\"
+    body = []
+    for position, group in enumerate(table.groups):
+        if position:
+            body.append(r"\midrule")
+        if len(table.groups) > 1:
+            body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\bfseries {latex.escape(group.title)}}} \\*")
+        for index, row in enumerate(group.rows):
+            if needs_separator(group, index):
+                body.append(r"\addlinespace[2pt]")
+                body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\itshape {OURS_ONLY}}} \\*")
+            line = [model_label(row, notes), run_label(row, notes, table) if row.run else MISSING]
+            for cell in row.cells:
+                line += [published_cell(cell)] if parts == 2 else []
+                line.append(reproduced_cell(cell, with_n=True))
+            body.append(" & ".join(line) + r" \\")
+    if any(value is not None for value in table.chance):
+        line = ["Chance, at this scale", ""]
+        for value in table.chance:
+            line += [""] if parts == 2 else []
+            line.append(chance_words(value))
+        body += [r"\midrule", " & ".join(line) + r" \\"]
+    return rf"@{{}}ll*{{{width - 2}}}{{l}}@{{}}", header, body
+
+
+def language_notes(table: Table) -> list[str]:
+    """Over which languages the averages of this scale are taken."""
+    notes = []
+    for partial in sorted({cell.partial for row in table.rows for cell in row.cells if cell.partial}):
+        notes.append(
+            rf"\textsuperscript{{$\ast$}} Mean over the {len(partial)} languages of this scale "
+            rf"({latex.escape(', '.join(partial))}), not over those of the published average."
+        )
+    by_languages: dict[tuple[str, ...], list[str]] = {}
+    for column in table.columns:
+        if column.of_scale and column.language == AVERAGE:
+            by_languages.setdefault(column.languages, []).append(column_title(column))
+    for languages, titles in by_languages.items():
+        notes.append(rf"Avg of {', '.join(titles)}: mean over {latex.escape(', '.join(languages))}.")
+    return notes
+
+
+def render_latex(table: Table) -> str:
+    """One table with its caption and notes; the same table gives the same bytes."""
+    context, spec, notes = table.context, table.spec, Notes()
+    side = not table.has_published or len(table.columns) <= SIDE_BY_SIDE_COLUMNS
+    layout, header, body = (side_layout if side else lines_layout)(table, notes)
+    landscape = not side and len(table.columns) > PORTRAIT_COLUMNS
+    size = r"\small" if side else r"\scriptsize" if landscape else r"\footnotesize"
+    name = item_name(spec, context)
+    caption = [
+        rf"\textbf{{{latex.escape(name)}.}} {latex.escape(spec['title'])}.",
+        latex.escape(scale_words(context)),
+        latex.escape(seed_words(n for row in table.rows for n in row.seeds)),
+    ]
+    below = []
+    if table.has_published and not side:
+        below.append(r"Plain lines: published. Shaded lines: reproduced, with the name of the run.")
+    if any(cell.best for row in table.rows for cell in row.cells):
+        below.append(
+            "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation."
+        )
+    below.append(rf"{MISSING}: no number; the appendix says why." if any_missing(table) else "")
+    below += language_notes(table)
+    below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
+    below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
+    below += [latex.escape(text) for text in spec.get("notes", [])]
+    separation = "4pt" if side else "2.6pt"
+    label = f"tab:{spec['paper']}-{spec['item']}"
+    columns = len(table.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
+    lines = [
+        f"% {name}, scale {context.scale}: written by make_table.py",
+        *([r"\begin{landscape}"] if landscape else []),
+        rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
+        rf"\begin{{longtable}}{{{layout}}}",
+        rf"\caption[{latex.escape(name)}: {latex.escape(spec['title'])}]{{{' '.join(caption)}}}\label{{{label}}}\\",
+        r"\toprule",
+        header,
+        r"\midrule",
+        r"\endfirsthead",
+        rf"\multicolumn{{{columns}}}{{@{{}}l}}{{\itshape {latex.escape(name)}, continued}} \\",
+        r"\toprule",
+        header,
+        r"\midrule",
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
+        *body,
+        r"\end{longtable}",
+        r"\vspace{-1.2ex}\noindent\begin{minipage}{\linewidth}\footnotesize\raggedright",
+        *(text + r"\par" for text in below if text),
+        r"\end{minipage}\par",
+        r"\endgroup",
+        *([r"\end{landscape}"] if landscape else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def any_missing(table: Table) -> bool:
+    return any(
+        (row.run is not None and cell.summary is None) or (row.model is not None and cell.published is None)
+        for row in table.rows
+        for cell in row.cells
+    )
+
+
+# --- CSV and Markdown -----------------------------------------------------------------------------------------------
+
+
+def tidy_rows(table: Table) -> list[dict[str, str]]:
+    """One dictionary per cell, everything as text; absent numbers are empty."""
+    rows = []
+    for group in table.groups:
+        for row in group.rows:
+            for column, cell, chance in zip(table.columns, row.cells, table.chance, strict=True):
+                summary = cell.summary
+                comparable = summary and cell.published is not None and not cell.partial and not table.context.world
+                rows.append(
+                    {
+                        "paper": table.spec["paper"],
+                        "item": table.spec["item"],
+                        "scale": table.context.scale,
+                        "setting": column.setting or group.setting,
+                        "label": row.label,
+                        "model": row.model or "",
+                        "run": row.canonical or "",
+                        "task": column.task,
+                        "language": column.language,
+                        "metric": column.metric,
+                        "published": cell.published or "",
+                        "mean": f"{summary.mean:.4f}" if summary else "",
+                        "std": f"{summary.std:.4f}" if summary and summary.std is not None else "",
+                        "n": str(summary.n) if summary else "",
+                        "difference": f"{summary.mean - float(cell.published):.4f}" if comparable else "",
+                        "chance": "" if chance is None else f"{chance:.4f}",
+                        "averaged": " ".join(cell.partial or column.languages) if column.language == AVERAGE else "",
+                        "reason": cell.reason or "",
+                    }
+                )
+    return rows
+
+
+def render_csv(table: Table) -> str:
+    buffer = io.StringIO()
+    rows = tidy_rows(table)
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def plain(summary: Summary | None) -> str:
+    """`61.3 ± 0.4 (3)`."""
+    if summary is None:
+        return MISSING
+    deviation = "" if summary.std is None else f" ± {summary.std:.1f}"
+    return f"{summary.mean:.1f}{deviation} ({summary.n})"
+
+
+def render_markdown(table: Table) -> str:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
+
+    titles = [
+        f"{column.heading} {'avg' if column.language == AVERAGE else column.language}".strip()
+        for column in table.columns
+    ]
+    words = [f"**{item_name(table.spec, table.context)}.** {table.spec['title']}.", scale_words(table.context)]
+    lines = [" ".join(words), "", line(["model", "source", *titles]), line(["---"] * (2 + len(titles)))]
+    starred = set()
+    for group in table.groups:
+        lines.append(line([f"**{group.title}**", *[""] * (1 + len(titles))]))
+        for row in group.rows:
+            if row.model is not None:
+                lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
+            if row.run is not None:
+                cells = [plain(cell.summary) + ("*" if cell.partial else "") for cell in row.cells]
+                lines.append(line([row.label, f"`{row.canonical}`", *cells]))
+                starred |= {cell.partial for cell in row.cells if cell.partial}
+    chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
+    lines.append(line(["chance", "", *chance]))
+    lines += [f"\n\\* mean over the languages of this scale: {', '.join(languages)}" for languages in sorted(starred)]
+    return "\n".join(lines) + "\n"
+
+
+RENDER = {"latex": render_latex, "csv": render_csv, "markdown": render_markdown}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--spec", required=True, type=Path, help="config/tables/<paper>/<item>.yaml")
+    add_context_arguments(parser)
+    parser.add_argument("--format", choices=sorted(RENDER), default="latex", help="default: %(default)s")
+    parser.add_argument("--out", required=True, type=Path, help="file to write")
+    args = parser.parse_args()
+    context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
+    write_text(args.out, RENDER[args.format](build(load_spec(args.spec), context)))
+
+
+if __name__ == "__main__":
+    run_main(main)
