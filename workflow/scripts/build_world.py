@@ -1,0 +1,285 @@
+"""Generate the mini-world: a mirror folder that holds every data set of a laptop run in its upstream's format.
+
+One seed gives monolingual documents, parallel text, XNLI, universal dependencies and Tatoeba for stand-in languages,
+with planted dirt and a gold list of it. Files lie at <host>/<path> as in config/datasets.tsv, so that downloading from
+the world and downloading from the network are one piece of code.
+"""
+
+import argparse
+import hashlib
+import random
+import shutil
+from pathlib import Path
+
+import yaml
+
+from atomic import write_text
+from datasets import load_datasets, load_languages
+from errors import UserError, run_main
+from world import formats
+from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
+from world.dirt import dirty_documents, dirty_pairs
+from world.languages import PROFILES, Speaker, build_language
+
+KEYS = ("seed", "languages", "documents", "sentences_per_document", "bitext", "pairs", "nli", "pos", "tatoeba", "dirt")
+LABELS = ("entailment", "contradiction", "neutral")
+UPSTREAM_LABEL = {"contradiction": "contradictory"}  # as XNLI-MT spells it
+GENRES = ("fiction", "government", "slate", "telephone", "travel")
+TRANSLATION_NOISE = 0.03  # share of words that machine translation gets wrong
+TRADITIONAL_SHARE = 0.15  # of the Chinese documents
+LEAKING = 300  # evaluation sentences that leak into training text
+
+
+class Generator:
+    """Everything that one world.yaml asks for; each method writes one upstream."""
+
+    def __init__(self, settings: dict, datasets_path: Path, out: Path):
+        self.settings, self.out = settings, out
+        self.datasets, self.languages = (
+            load_datasets(datasets_path),
+            load_languages(datasets_path.with_name("languages.tsv")),
+        )
+        self.world: World = build_concepts(settings["seed"])
+        self.codes = list(settings["languages"])
+        self.speakers = {code: Speaker(self.world, build_language(self.world, code)) for code in self.codes}
+        self.said: dict[str, set[str]] = {code: set() for code in self.codes}
+        self.dirt: list[tuple[str, int, str]] = []
+        self.test_events: list[Event] = []
+
+    def rng(self, *purpose: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.settings["seed"], *purpose))))
+
+    def path(self, dataset: str) -> Path:
+        if dataset not in self.datasets:
+            raise UserError(
+                f"config/datasets.tsv: no row `{dataset}`, which the mini-world writes; add it or leave it out"
+            )
+        return self.out / self.datasets[dataset].path
+
+    def fresh_events(self, rng: random.Random, n: int, held_out: bool, topical: float = 0.6) -> list[Event]:
+        """Events that say something new in English (so in every language)."""
+        events = []
+        while len(events) < n:
+            event = Storyteller(self.world, rng, topical).event(held_out)
+            if self.is_new("en", self.speakers["en"].sentence(event)):
+                events.append(event)
+        return events
+
+    def is_new(self, code: str, line: str) -> bool:
+        if line in self.said[code]:
+            return False
+        self.said[code].add(line)
+        return True
+
+    def leaking_events(self) -> list[Event]:
+        """Some evaluation sentences, long enough to be recognised where they leak."""
+        detailed = [event for event in self.test_events if event.object and (event.place or event.adverb)]
+        return self.rng("leaks").sample(detailed, min(LEAKING, len(detailed)))
+
+    # ---- evaluation sets ----
+
+    def xnli(self) -> None:
+        sizes = self.settings["nli"]
+        members = {}
+        for split in ("dev", "test"):
+            pairs = self.inference_pairs(split, sizes[split], held_out=True)
+            rows = ["\t".join(formats.XNLI_COLUMNS)]
+            for code in self.codes:
+                say = self.speakers[code].sentence
+                for i, (label, premise, hypothesis) in enumerate(pairs):
+                    rows.append(
+                        formats.xnli_row(code, label, say(premise), say(hypothesis), i, GENRES[i % len(GENRES)])
+                    )
+            members[f"XNLI-1.0/xnli.{split}.tsv"] = "\n".join(rows) + "\n"
+            self.test_events += [event for _, *events in pairs for event in events]
+        formats.write_zip(self.path("xnli/1.0"), members)
+
+        train = self.inference_pairs("train", sizes["train"], held_out=False)
+        members = {}
+        for code in self.codes:
+            rng = self.rng("translation", code)
+            rows = ["premise\thypo\tlabel"]
+            for label, *events in train:
+                sides = [self.translate(rng, code, event) for event in events]
+                rows.append("\t".join([*sides, UPSTREAM_LABEL.get(label, label)]))
+            members[f"XNLI-MT-1.0/multinli/multinli.train.{code}.tsv"] = "\n".join(rows) + "\n"
+        formats.write_zip(self.path("xnli/mt-1.0"), members)
+
+    def inference_pairs(self, split: str, n: int, held_out: bool) -> list[tuple[str, Event, Event]]:
+        rng = self.rng("nli", split)
+        return [(label := LABELS[i % 3], *inference_pair(self.world, rng, label, held_out)) for i in range(n)]
+
+    def translate(self, rng: random.Random, code: str, event: Event) -> str:
+        """Tokenised text, as XNLI-MT has it; outside English some words come out wrong."""
+        forms = [token.form for token in self.speakers[code].say(event)]
+        if code != "en":
+            stems = list(self.speakers[code].language.stems.values())
+            forms = [rng.choice(stems) if rng.random() < TRANSLATION_NOISE else form for form in forms]
+        return " ".join(forms)
+
+    def ud_pos(self) -> None:
+        sizes = self.settings["pos"]
+        members = {}
+        for code in self.codes:
+            prefix, name = self.languages[code].ud_prefix, PROFILES[code].name
+            splits = ("train", "dev", "test") if code == "en" else ("dev", "test")
+            for split in splits:
+                events = self.fresh_events(
+                    self.rng("ud", code, split), sizes[split], held_out=split != "train", topical=0.0
+                )
+                if split != "train":
+                    self.test_events += events
+                # English is spread over two treebanks, as in the real collection
+                treebanks = ("World", "News") if code == "en" else ("World",)
+                for t, treebank in enumerate(treebanks):
+                    stem = f"{prefix}_{treebank.lower()}-ud-{split}"
+                    own = events[t :: len(treebanks)]
+                    text = "".join(formats.conllu(f"{stem}-{i}", self.speakers[code].say(e)) for i, e in enumerate(own))
+                    members[f"ud-treebanks-v2.5/UD_{name}-{treebank}/{stem}.conllu"] = text
+        formats.write_tgz(self.path("ud/2.5"), members)
+
+    def tatoeba(self) -> None:
+        for code in self.codes:
+            if code == "en":
+                continue
+            l3 = self.languages[code].tatoeba
+            events = self.fresh_events(self.rng("tatoeba", code), self.settings["tatoeba"], held_out=True, topical=0.0)
+            self.test_events += events
+            for side, suffix in ((code, l3), ("en", "eng")):
+                say = self.speakers[side].sentence
+                formats.write_lines(self.path(f"tatoeba/{l3}-eng.{suffix}"), (say(event) for event in events))
+
+    # ---- training text ----
+
+    def mono(self) -> None:
+        clean = {code: self.clean_documents(code) for code in self.codes}
+        lines = {code: [line for document in documents for line in document] for code, documents in clean.items()}
+        long = {code: sorted(own, key=len)[len(own) // 2 :] for code, own in lines.items()}
+        for code, documents in clean.items():
+            rng = self.rng("dirt", code)
+            foreign = [
+                line
+                for other in self.codes
+                if other != code
+                for line in rng.sample(long[other], min(200, len(long[other])))
+            ]
+            leaks = [self.speakers[code].sentence(event) for event in self.leaking_events()]
+            parts = {self.languages[code].cc100[0]: documents}
+            if len(self.languages[code].cc100) > 1 and code == "zh":
+                cut = round(len(documents) * (1 - TRADITIONAL_SHARE))
+                variant = str.maketrans(self.speakers[code].language.variant)
+                traditional = [[line.translate(variant) for line in document] for document in documents[cut:]]
+                parts = {"zh-Hans": documents[:cut], "zh-Hant": traditional}
+            for upstream, own in parts.items():
+                texts, kinds = dirty_documents(own, rng, self.settings["dirt"], foreign, leaks)
+                path = self.path(f"cc-100/{upstream}")
+                formats.write_xz(path, formats.cc100_lines(texts))
+                flat = formats.cc100_lines(kinds)
+                name = path.relative_to(self.out).as_posix()
+                self.dirt += [(name, i + 1, kind) for i, kind in enumerate(flat) if kind]
+
+    def clean_documents(self, code: str) -> list[list[str]]:
+        rng = self.rng("documents", code)
+        low, high = self.settings["sentences_per_document"]
+        say = self.speakers[code].sentence
+        glue = " " if self.speakers[code].language.spaced else ""
+        documents = []
+        for _ in range(round(self.settings["documents"] * self.settings["languages"][code])):
+            lines: list[str] = []
+            for event in document(self.world, rng, rng.randint(low, high)):
+                line = say(event)
+                if not self.is_new(code, line):
+                    continue
+                if lines and rng.random() < 0.3:  # a paragraph of two sentences or more
+                    lines[-1] += glue + line
+                else:
+                    lines.append(line)
+            if lines:
+                documents.append(lines)
+        return documents
+
+    def bitext(self) -> None:
+        for code, corpora in self.settings["bitext"].items():
+            first, second = sorted((code, "en"))
+            say_first, say_second = self.speakers[first].sentence, self.speakers[second].sentence
+            leaks = [(say_first(event), say_second(event)) for event in self.leaking_events()]
+            shares = [self.settings["pairs"] // len(corpora)] * len(corpora)
+            for corpus, n in zip(corpora, shares, strict=True):
+                rng = self.rng("bitext", code, corpus)
+                events = self.fresh_events(rng, n, held_out=False)
+                pairs = [(say_first(event), say_second(event)) for event in events]
+                others = [other for other in self.codes if other not in (first, second)]
+                foreign = [self.speakers[rng.choice(others)].sentence(e) for e in events if e.object and e.place][:200]
+                rows, kinds = dirty_pairs(pairs, rng, self.settings["dirt"], foreign, leaks)
+                self.write_bitext(corpus, f"{first}-{second}", rows, kinds)
+
+    def write_bitext(self, corpus: str, pair: str, rows: list[tuple[str, str]], kinds: list[str]) -> None:
+        dataset = f"iitb/{pair}" if corpus == "IITB" else f"opus/{corpus}/{pair}"
+        path = self.path(dataset)
+        first, second = pair.split("-")
+        sides = {code: "".join(row[i] + "\n" for row in rows) for i, code in enumerate((first, second))}
+        if corpus == "IITB":
+            members = {f"parallel/IITB.en-hi.{code}": text for code, text in sides.items()}
+            formats.write_tgz(path, members)
+        else:
+            members = {f"{corpus}.{pair}.{code}": text for code, text in sides.items()}
+            formats.write_zip(path, {**members, "README": "Generated mini-world text.\n"})
+        name = f"{path.relative_to(self.out).as_posix()}#{next(iter(members))}"
+        self.dirt += [(name, i + 1, kind) for i, kind in enumerate(kinds) if kind]
+
+    def write_lists(self) -> None:
+        rows = "".join(f"{name}\t{line}\t{kind}\n" for name, line, kind in sorted(self.dirt))
+        write_text(self.out / "gold" / "dirt.tsv", "file\tline\tkind\n" + rows)
+        files = sorted(p for p in self.out.rglob("*") if p.is_file() and p.relative_to(self.out).parts[0] != "gold")
+        rows = [
+            f"{p.relative_to(self.out).as_posix()}\t{p.stat().st_size}\t{sha256(p)}\n"
+            for p in files
+            if p.name != "MANIFEST.tsv"
+        ]
+        write_text(self.out / "MANIFEST.tsv", "path\tbytes\tsha256\n" + "".join(rows))
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def read_settings(scale_path: Path) -> dict:
+    settings = yaml.safe_load(scale_path.read_text()).get("world")
+    if not settings:
+        raise UserError(f"{scale_path}: no key `world`; this scale uses real data and needs no mini-world")
+    for key in KEYS:
+        if key not in settings:
+            raise UserError(f"{scale_path}: key world.{key} is missing")
+    unknown = sorted(set(settings) - set(KEYS))
+    if unknown:
+        raise UserError(f"{scale_path}: unknown key world.{unknown[0]}; known: {', '.join(KEYS)}")
+    for code in [*settings["languages"], *settings["bitext"]]:
+        if code not in PROFILES:
+            raise UserError(f"{scale_path}: world.languages: no stand-in for `{code}`; known: {', '.join(PROFILES)}")
+    if "en" not in settings["languages"]:
+        raise UserError(f"{scale_path}: world.languages must hold `en`, the pivot of all parallel text")
+    return settings
+
+
+def build_world(settings: dict, datasets_path: Path, out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)  # no file of another world may stay behind
+    generator = Generator(settings, datasets_path, out)
+    generator.xnli()
+    generator.ud_pos()
+    generator.tatoeba()
+    generator.mono()
+    generator.bitext()
+    generator.write_lists()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=Path, required=True, help="scale YAML whose `world` key is built")
+    parser.add_argument("--datasets", type=Path, default=Path("config/datasets.tsv"))
+    parser.add_argument("--out", type=Path, required=True, help="folder of the mirror; it is emptied first")
+    arguments = parser.parse_args()
+    build_world(read_settings(arguments.scale), arguments.datasets, arguments.out)
+
+
+if __name__ == "__main__":
+    run_main(main)
