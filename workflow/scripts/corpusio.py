@@ -1,0 +1,300 @@
+"""Read and write the text files of the corpus pipeline, and read its thresholds.
+
+Intermediate shards are zstandard text. Line 1 is a JSON header {"files", "kind"}; then one upstream line per line:
+
+    mono    <file number>TAB<upstream line number>TAB<text>                 empty line between documents
+    bitext  <file number>TAB<upstream line number>TAB<side a>TAB<side b>
+
+A line's `place` is file number * 2**40 + line number. It does not depend on the number of shards, so "the first of several
+duplicates" means the same line however the corpus is cut.
+"""
+
+import dataclasses
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, get_args, get_origin
+
+import zstandard
+
+from atomic import atomic_path
+from errors import UserError
+
+PLACE_BITS = 40
+ZSTD_LEVEL = 3
+
+_BROKEN = (lzma.LZMAError, EOFError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error)
+
+
+def place_of(file: int, line: int) -> int:
+    return file << PLACE_BITS | line
+
+
+def file_and_line(place: int) -> tuple[int, int]:
+    return place >> PLACE_BITS, place & ((1 << PLACE_BITS) - 1)
+
+
+# Text streams
+
+
+def _open_bytes(path: Path) -> io.BufferedIOBase:
+    suffix = path.suffix
+    if suffix == ".xz":
+        return lzma.open(path, "rb")
+    if suffix == ".gz":
+        return gzip.open(path, "rb")
+    if suffix == ".zst":
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), closefd=True), 1 << 18)
+    return open(path, "rb")
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a .txt, .xz, .gz or .zst file without their ends; only \\n ends a line.
+
+    Bytes that are not UTF-8 become U+FFFD, which a filter then finds.
+    """
+    path = Path(path)
+    number = 0
+    try:
+        with _open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="\n") as text:
+            for number, line in enumerate(text, start=1):  # noqa: B007 - the number goes into the message
+                yield line.rstrip("\r\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
+    except _BROKEN as error:
+        raise UserError(
+            f"{path}: broken after line {number} ({error}); remove the file and let it be made or downloaded again"
+        ) from None
+
+
+@contextmanager
+def zst_writer(path: str | Path) -> Iterator[TextIO]:
+    """A text file that appears under its name only when the block ends well."""
+    with atomic_path(path) as temporary:
+        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        with (
+            open(temporary, "wb") as raw,
+            compressor.stream_writer(raw, closefd=False) as stream,
+            io.TextIOWrapper(io.BufferedWriter(stream, 1 << 18), "utf-8", newline="\n") as text,
+        ):
+            yield text
+
+
+@contextmanager
+def zst_writers(paths: list[Path]) -> Iterator[list[TextIO]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(zst_writer(path)) for path in paths]
+
+
+# Intermediate shards
+
+
+@dataclass(frozen=True)
+class ShardHeader:
+    files: list[str]
+    kind: str  # "mono" or "bitext"
+
+
+@dataclass
+class Batch:
+    """Whole documents (mono) or pairs (bitext) of one shard, up to a bounded number of lines."""
+
+    places: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # side a of a bitext
+    others: list[str] = field(default_factory=list)  # side b; empty for mono
+    starts: list[int] = field(default_factory=list)  # first line of each document; every line of a bitext
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def read_header(path: str | Path) -> ShardHeader:
+    lines = read_lines(path)
+    header = next(lines, "")
+    lines.close()
+    return _parse_header(path, header)
+
+
+def _parse_header(path: str | Path, line: str) -> ShardHeader:
+    try:
+        header = json.loads(line)
+        return ShardHeader(header["files"], header["kind"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path}:1: not a shard made by split_corpus; make it again") from None
+
+
+def header_line(files: list[str], kind: str) -> str:
+    return json.dumps({"files": files, "kind": kind}, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def read_batches(path: str | Path, kind: str, lines_per_batch: int = 4096) -> Iterator[Batch]:
+    """Yield batches of a shard; a document is never cut."""
+    lines = read_lines(path)
+    header = _parse_header(path, next(lines, ""))
+    if header.kind != kind:
+        raise UserError(f"{path}: holds {header.kind} text, expected {kind}; pass the other kind's shard")
+    columns = 3 if kind == "mono" else 4
+    batch = Batch()
+    new_document = True
+    for number, line in enumerate(lines, start=2):
+        if not line:
+            new_document = True
+            if len(batch) >= lines_per_batch:
+                yield batch
+                batch = Batch()
+            continue
+        cells = line.split("\t", columns - 1)
+        if len(cells) != columns:
+            raise UserError(f"{path}:{number}: {len(cells)} columns instead of {columns}; make the shard again")
+        if kind == "bitext" or new_document:
+            batch.starts.append(len(batch))
+            new_document = False
+        batch.places.append(place_of(int(cells[0]), int(cells[1])))
+        batch.texts.append(cells[2])
+        if kind == "bitext":
+            batch.others.append(cells[3])
+            if len(batch) >= lines_per_batch:
+                yield batch
+                batch = Batch()
+    if len(batch):
+        yield batch
+
+
+# Thresholds
+
+
+@dataclass(frozen=True)
+class LanguageIdThresholds:
+    lines_per_language: int
+    characters_per_line: int
+    dimension: int
+    buckets: int
+    shortest_ngram: int
+    longest_ngram: int
+    epochs: int
+    learning_rate: float
+    candidates: int
+
+
+@dataclass(frozen=True)
+class DuplicateThresholds:
+    shingle_words: int
+    bands: int
+    rows: int
+    similarity: float
+    smallest_document: int
+    skeleton_characters: int
+
+
+@dataclass(frozen=True)
+class DecontaminationThresholds:
+    inside_words: int
+    window_words: int
+
+
+@dataclass(frozen=True)
+class PairModelThresholds:
+    pairs: int
+    links: int
+    words_per_side: int
+    smallest_count: int
+    iterations: int
+    unigram_weight: float
+
+
+@dataclass(frozen=True)
+class MonoThresholds:
+    shortest_characters: int
+    shortest_words: int
+    longest_characters: int
+    longest_words: int
+    longest_word: int
+    symbol_share: float
+    digit_share: float
+    script_share: float
+    distinct_share: float
+    distinct_words: int
+    own_language: float
+
+
+@dataclass(frozen=True)
+class BitextThresholds:
+    shortest_words: int
+    longest_words: int
+    longest_word: int
+    length_ratio: float
+    length_slack: int
+    symbol_share: float
+    script_share: float
+    own_language: float
+    copy_words: int
+    pair_gain: float
+
+
+SECTIONS: dict[str, type] = {
+    "language_id": LanguageIdThresholds,
+    "duplicates": DuplicateThresholds,
+    "decontamination": DecontaminationThresholds,
+    "pair_model": PairModelThresholds,
+    "mono": MonoThresholds,
+    "bitext": BitextThresholds,
+}
+
+
+def load_thresholds(path: str | Path, section: str, overrides: str | None = None) -> Any:
+    """One section of the cleaning YAML, merged with a JSON of overrides, as its frozen dataclass."""
+    import yaml
+
+    try:
+        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; pass --config with the file of cleaning thresholds") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML ({error}); correct it") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{path}: expected a mapping of sections {', '.join(SECTIONS)}")
+    sources = [(str(path), config)]
+    if overrides:
+        try:
+            sources.append(("--overrides", json.loads(overrides)))
+        except ValueError as error:
+            raise UserError(f"--overrides: not JSON ({error}); pass a mapping of sections") from None
+    merged: dict[str, Any] = {}
+    for name, mapping in sources:
+        if not isinstance(mapping, dict):
+            raise UserError(f"{name}: expected a mapping of sections {', '.join(SECTIONS)}")
+        for key, values in mapping.items():
+            if key not in SECTIONS:
+                raise UserError(f"{name}, key {key}: unknown section; use one of {', '.join(SECTIONS)}")
+            known = {f.name: f.type for f in dataclasses.fields(SECTIONS[key])}
+            for inner, value in (values or {}).items():
+                if inner not in known:
+                    raise UserError(f"{name}, key {key}.{inner}: unknown threshold; use one of {', '.join(known)}")
+                _check_type(f"{name}, key {key}.{inner}", value, known[inner])
+            if key == section:
+                merged |= values or {}
+    missing = [f.name for f in dataclasses.fields(SECTIONS[section]) if f.name not in merged]
+    if missing:
+        raise UserError(f"{path}, key {section}.{missing[0]}: missing; add it")
+    return SECTIONS[section](**merged)
+
+
+def _check_type(where: str, value: Any, expected: Any) -> None:
+    allowed = get_args(expected) if get_origin(expected) else (expected,)
+    if float in allowed:
+        allowed += (int,)
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        raise UserError(f"{where}: {value!r} is not a number of type {expected.__name__}; correct it")
+    if value < 0 and not where.endswith("pair_gain"):
+        raise UserError(f"{where}: {value!r} is negative; thresholds are zero or more")
+
+
+def add_config_arguments(parser: Any) -> None:
+    parser.add_argument("--config", default="config/cleaning.yaml", help="YAML of thresholds (default: %(default)s)")
+    parser.add_argument("--overrides", metavar="JSON", help="thresholds of the scale, merged over the file's")

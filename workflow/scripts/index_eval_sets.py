@@ -1,0 +1,140 @@
+"""Index the sentences of evaluation sets, so that cleaning finds them in training text, also inside longer lines.
+
+A new task is one reader in READERS: a function from a file to its units of text.
+Output: uint64 (1 + n, 3) .npy; row 0 = (version, inside_words, number of units), then (anchor, length, hash), sorted.
+"""
+
+import argparse
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from atomic import atomic_path
+from corpusio import DecontaminationThresholds, add_config_arguments, load_thresholds, read_lines
+from errors import UserError, run_main
+from textfilters import EVAL_INDEX_VERSION, index_units, normalise
+
+_BATCH = 4096
+
+
+def read_xnli(path: Path) -> Iterator[str]:
+    """Both sentences of xnli.dev.tsv and xnli.test.tsv; quotes are text."""
+    with zipfile.ZipFile(path) as archive:
+        members = sorted(
+            name
+            for name in archive.namelist()
+            if name.endswith(("/xnli.dev.tsv", "/xnli.test.tsv")) and not name.startswith("__MACOSX")
+        )
+        if len(members) != 2:
+            raise UserError(f"{path}: expected XNLI-1.0/xnli.dev.tsv and xnli.test.tsv; download the archive again")
+        for member in members:
+            with archive.open(member) as raw:
+                lines = io.TextIOWrapper(raw, "utf-8", newline="\n")
+                header = next(lines, "").rstrip("\r\n").split("\t")
+                try:
+                    columns = [header.index("sentence1"), header.index("sentence2")]
+                except ValueError:
+                    raise UserError(f"{path}, {member}:1: no column sentence1 or sentence2; is this XNLI 1.0?") from None
+                for number, line in enumerate(lines, start=2):
+                    cells = line.rstrip("\r\n").split("\t")
+                    if len(cells) <= max(columns):
+                        raise UserError(f"{path}, {member}:{number}: {len(cells)} columns, fewer than its header has")
+                    yield from (cells[column] for column in columns)
+
+
+def read_ud(path: Path) -> Iterator[str]:
+    """`# text =` of every dev and test file of a UD archive, or of a single .conllu."""
+
+    def sentences(lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if line.startswith("# text ="):
+                yield line.split("=", 1)[1].strip()
+
+    if path.suffix == ".conllu":
+        yield from sentences(read_lines(path))
+        return
+    with tarfile.open(path) as archive:
+        found = False
+        for member in archive:
+            if member.isfile() and member.name.endswith(("-dev.conllu", "-test.conllu")):
+                found = True
+                yield from sentences(io.TextIOWrapper(archive.extractfile(member), "utf-8", newline="\n"))
+    if not found:
+        raise UserError(f"{path}: no *-dev.conllu or *-test.conllu in it; is this ud-treebanks?")
+
+
+READERS: dict[str, Callable[[Path], Iterator[str]]] = {
+    "xnli": read_xnli,
+    "ud-pos": read_ud,
+    "tatoeba": read_lines,
+    "text": read_lines,
+}
+
+
+def read_units(task: str, path: Path) -> Iterator[str]:
+    """Normalised, non-empty units of text of one file of a task."""
+    if not path.exists():
+        raise UserError(f"{path}: no such file; run the download rule, or correct --task {task}=...")
+    number = 0
+    try:
+        for number, text in enumerate(READERS[task](path), start=1):  # noqa: B007 - the number goes into the message
+            if text := normalise(text):
+                yield text
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: broken after unit {number} ({error}); remove it and download it again") from None
+
+
+def parse_tasks(tasks: list[str]) -> list[tuple[str, Path]]:
+    pairs = []
+    for text in tasks:
+        name, equals, path = text.partition("=")
+        if not equals or name not in READERS:
+            raise UserError(f"--task {text}: write name=path with a name of {', '.join(READERS)}")
+        pairs.append((name, Path(path)))
+    return sorted(pairs)
+
+
+def build_index(tasks: list[tuple[str, Path]], thresholds: DecontaminationThresholds) -> np.ndarray:
+    """uint64 (1 + n, 3)."""
+    if not 1 < thresholds.inside_words <= thresholds.window_words:
+        raise UserError("decontamination.inside_words: must be at least 2 and at most window_words; correct it")
+    parts = [np.zeros((0, 3), np.uint64)]
+    units = 0
+    for task, path in tasks:
+        before = units
+        reader = read_units(task, path)
+        while lines := list(islice(reader, _BATCH)):
+            parts.append(index_units(lines, thresholds.inside_words, thresholds.window_words))
+            units += len(lines)
+        if units == before:
+            raise UserError(f"{path}: no text in it for task {task}; check the download")
+    rows = np.unique(np.concatenate(parts), axis=0)
+    return np.concatenate([np.array([[EVAL_INDEX_VERSION, thresholds.inside_words, units]], np.uint64), rows])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--task",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=FILE",
+        help=f"evaluation files, NAME one of {', '.join(READERS)}; none gives an empty index",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the index, .npy")
+    add_config_arguments(parser)
+    args = parser.parse_args()
+    index = build_index(parse_tasks(args.task), load_thresholds(args.config, "decontamination", args.overrides))
+    with atomic_path(args.out) as temporary, open(temporary, "wb") as stream:
+        np.save(stream, index)
+    print(f"{int(index[0, 2])} units, {len(index) - 1} windows")
+
+
+if __name__ == "__main__":
+    run_main(main)

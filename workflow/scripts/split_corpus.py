@@ -1,0 +1,175 @@
+"""Cut upstream text into shards by document (mono) or by pair (bitext), each line with the place that it came from."""
+
+import argparse
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO
+
+from corpusio import header_line, read_lines, zst_writers
+from errors import UserError, run_main
+
+# A file without empty lines would be one endless document; the next rules hold a document in memory.
+LONGEST_DOCUMENT = 10_000
+
+
+def shown_name(path: Path, root: Path | None) -> str:
+    """Name in the lists of rejects: <host>/<path> below `root`, so that it is the same on every machine."""
+    if root is None:
+        return path.name
+    try:
+        return path.relative_to(root).as_posix()
+    except ValueError:
+        raise UserError(f"{path}: lies not below --root {root}; pass the folder of downloads as --root") from None
+
+
+def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[str, int]:
+    """Document number i goes to shard i mod n; returns counts of lines and documents."""
+    names = [shown_name(path, root) for path in texts]
+    lines = documents = 0
+    with zst_writers(out) as writers:
+        for writer in writers:
+            writer.write(header_line(names, "mono"))
+        for file, path in enumerate(texts):
+            held = 0  # lines of the open document
+            writer = writers[documents % len(writers)]
+            for number, line in enumerate(read_lines(path), start=1):
+                if line and held < LONGEST_DOCUMENT:
+                    writer.write(f"{file}\t{number}\t{line}\n")
+                    held += 1
+                    lines += 1
+                    continue
+                if held:
+                    writer.write("\n")
+                    documents += 1
+                    held = 0
+                    writer = writers[documents % len(writers)]
+                if line:
+                    writer.write(f"{file}\t{number}\t{line}\n")
+                    held = 1
+                    lines += 1
+            if held:
+                writer.write("\n")
+                documents += 1
+    if not lines:
+        raise UserError(f"{', '.join(map(str, texts))}: no line of text; check the download")
+    return {"lines": lines, "documents": documents}
+
+
+@contextmanager
+def open_sides(archive: Path, suffixes: list[tuple[str, ...]]) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
+    """The two text members of a Moses .zip or of a .tgz, chosen by their suffix; yields the first one's name too."""
+    if not archive.exists():
+        raise UserError(f"{archive}: no such file; run the download rule, or correct the path")
+    if archive.suffix == ".zip":
+        try:
+            with zipfile.ZipFile(archive) as folder:
+                a, b = choose_members(archive, folder.namelist(), suffixes)
+                with folder.open(a) as first, folder.open(b) as second:
+                    yield a, first, second
+        except zipfile.BadZipFile as error:
+            raise UserError(f"{archive}: broken ({error}); remove the file and download it again") from None
+        return
+    try:
+        # A .tgz cannot be read at two places at once through one handle.
+        with tarfile.open(archive) as one, tarfile.open(archive) as two:
+            a, b = choose_members(archive, one.getnames(), suffixes)
+            yield a, one.extractfile(a), two.extractfile(b)
+    except (tarfile.TarError, EOFError) as error:
+        raise UserError(f"{archive}: broken ({error}); remove the file and download it again") from None
+
+
+def choose_members(archive: Path, names: list[str], suffixes: list[tuple[str, ...]]) -> tuple[str, str]:
+    chosen = []
+    for codes in suffixes:
+        members = sorted(name for name in names if any(name.endswith(f".{code}") for code in codes))
+        if len(members) != 1:
+            raise UserError(
+                f"{archive}: {len(members)} members end in {' or '.join('.' + code for code in codes)}, expected one "
+                f"(it holds {', '.join(sorted(names)[:8])}); pass the two suffixes with --members"
+            )
+        chosen.append(members[0])
+    return chosen[0], chosen[1]
+
+
+def _text(member: BinaryIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(member, "utf-8", errors="replace", newline="\n")
+
+
+def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Path | None, out: list[Path]) -> dict:
+    """Pair number i goes to shard i mod n; returns the count of pairs."""
+    pairs = 0
+    names = []
+    for archive in archives:
+        with open_sides(archive, suffixes) as (member, _, _):
+            names.append(f"{shown_name(archive, root)}#{member}")
+    with zst_writers(out) as writers:
+        for writer in writers:
+            writer.write(header_line(names, "bitext"))
+        for file, archive in enumerate(archives):
+            number = 0
+            try:
+                with open_sides(archive, suffixes) as (member, first, second):
+                    sides = zip_longest(_text(first), _text(second))
+                    for number, (a, b) in enumerate(sides, start=1):
+                        if a is None or b is None:
+                            short = "first" if a is None else "second"
+                            raise UserError(
+                                f"{archive}, {member}, line {number}: the {short} side ends here and the other goes on; "
+                                "lines would no longer be translations: download the archive again"
+                            )
+                        a, b = a.rstrip("\r\n").replace("\t", " "), b.rstrip("\r\n").replace("\t", " ")
+                        writers[pairs % len(writers)].write(f"{file}\t{number}\t{a}\t{b}\n")
+                        pairs += 1
+            except (zlib.error, EOFError, zipfile.BadZipFile) as error:
+                raise UserError(
+                    f"{archive}: broken after pair {number} ({error}); remove it and download it again"
+                ) from None
+    if not pairs:
+        raise UserError(f"{', '.join(map(str, archives))}: no pair; check the download")
+    return {"pairs": pairs}
+
+
+def pair_suffixes(pair: str, members: list[str] | None, languages: str) -> list[tuple[str, ...]]:
+    """What the two members may end in: --members, or the pair's codes and their names in OPUS."""
+    codes = pair.split("-")
+    if len(codes) != 2:
+        raise UserError(f"--pair {pair}: write two language codes joined by '-'")
+    if members:
+        return [(members[0],), (members[1],)]
+    from datasets import load_languages
+
+    table = load_languages(languages)
+    return [tuple(dict.fromkeys((code, *(table[code].opus if code in table else ())))) for code in codes]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    mono = kinds.add_parser("mono", help="one paragraph per line, empty line between documents")
+    mono.add_argument("--text", nargs="+", type=Path, required=True, help="files of one language, in a fixed order")
+    bitext = kinds.add_parser("bitext", help="Moses archives: two members with as many lines")
+    bitext.add_argument("--archive", nargs="+", type=Path, required=True, help=".zip or .tgz, in a fixed order")
+    bitext.add_argument("--pair", required=True, help="language codes in alphabetical order, such as de-en")
+    bitext.add_argument("--members", nargs=2, metavar="SUFFIX", help="suffixes of the two members, if not the codes")
+    bitext.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
+    for kind in (mono, bitext):
+        kind.add_argument("--root", type=Path, help="folder of downloads; names in rejects are relative to it")
+        kind.add_argument("--out", nargs="+", type=Path, required=True, help="the shards; their number is n")
+    args = parser.parse_args()
+    if args.kind == "mono":
+        counts = split_mono(args.text, args.root, args.out)
+    else:
+        counts = split_bitext(
+            args.archive, pair_suffixes(args.pair, args.members, args.languages), args.root, args.out
+        )
+    print(", ".join(f"{value} {key}" for key, value in counts.items()))
+
+
+if __name__ == "__main__":
+    run_main(main)

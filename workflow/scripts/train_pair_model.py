@@ -1,0 +1,211 @@
+"""Learn which words of one language stand for which of the other, from a bounded sample of a bitext itself.
+
+IBM model 1 (Brown et al. 1993) in both directions. Misaligned pairs are few and their words agree on nothing, so they hardly disturb
+it. A pair's score is how much better, in nats per word, each side is predicted by the other than by word frequency alone.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from atomic import atomic_path
+from corpusio import PairModelThresholds, add_config_arguments, load_thresholds, read_batches
+from errors import UserError, run_main
+from textfilters import Words, mix, normalise, words_of
+
+
+@dataclass(frozen=True)
+class Direction:
+    """log t(target | source) - log p(target) of word pairs that occur; the rest gets the floor."""
+
+    cells: np.ndarray  # uint64, sorted: source * number of targets + target
+    gains: np.ndarray  # float32
+
+
+@dataclass(frozen=True)
+class PairModel:
+    vocabularies: tuple[np.ndarray, np.ndarray]  # uint64, sorted hashes of known words, sides a and b
+    forward: Direction  # a -> b
+    backward: Direction  # b -> a
+    floor: float  # gain of a word that no word of the other side explains
+    log_length_ratio: float  # of b to a, in words, median
+
+    def gain(self, a: Words, b: Words) -> np.ndarray:
+        """float (L,): nats per known word, mean of both directions; 0 where no word is known."""
+        known_a, known_b = known_words(a, self.vocabularies[0]), known_words(b, self.vocabularies[1])
+        sizes = len(self.vocabularies[0]), len(self.vocabularies[1])
+        return (
+            gain_of(known_a, known_b, sizes[1], self.forward, self.floor)
+            + gain_of(known_b, known_a, sizes[0], self.backward, self.floor)
+        ) / 2
+
+
+def known_words(words: Words, vocabulary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vocabulary numbers of known words and their line offsets."""
+    place = np.minimum(np.searchsorted(vocabulary, words.hashes), max(0, len(vocabulary) - 1))
+    known = vocabulary[place] == words.hashes if len(vocabulary) else np.zeros(len(words.hashes), bool)
+    offsets = np.concatenate([[0], np.cumsum(known)])[words.offsets]
+    return place[known], offsets
+
+
+def link(
+    source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], targets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every pair of words of a line: its cell uint64 (N,) and the target token it belongs to int64 (N,)."""
+    counts = np.diff(source[1])
+    line_of = np.repeat(np.arange(len(counts)), np.diff(target[1]))  # line of each target token
+    many = counts[line_of]
+    token = np.repeat(np.arange(len(line_of)), many)
+    within = np.arange(len(token)) - np.repeat(np.cumsum(many) - many, many)
+    words = source[0][source[1][line_of[token]] + within]
+    return words.astype(np.uint64) * np.uint64(targets) + target[0][token].astype(np.uint64), token
+
+
+def gain_of(
+    source: tuple[np.ndarray, np.ndarray],
+    target: tuple[np.ndarray, np.ndarray],
+    targets: int,
+    direction: Direction,
+    floor: float,
+) -> np.ndarray:
+    cells, token = link(source, target, targets)
+    place = np.minimum(np.searchsorted(direction.cells, cells), max(0, len(direction.cells) - 1))
+    known = direction.cells[place] == cells if len(direction.cells) else np.zeros(len(cells), bool)
+    # the best source word explains a target word: Viterbi form, which a long other side cannot dilute
+    best = np.full(len(target[0]), floor, np.float64)
+    np.maximum.at(best, token[known], direction.gains[place[known]])
+    lengths = np.diff(target[1])
+    sums = np.bincount(np.repeat(np.arange(len(lengths)), lengths), best, minlength=len(lengths))
+    both = (lengths > 0) & (np.diff(source[1]) > 0)
+    return np.where(both, sums / np.maximum(lengths, 1), 0.0)
+
+
+def train_direction(
+    source: tuple[np.ndarray, np.ndarray],
+    target: tuple[np.ndarray, np.ndarray],
+    sizes: tuple[int, int],
+    thresholds: PairModelThresholds,
+) -> Direction:
+    """EM of IBM model 1, t(target | source), from a uniform start."""
+    links, token = link(source, target, sizes[1])
+    if not len(links):
+        return Direction(np.zeros(0, np.uint64), np.zeros(0, np.float32))
+    cells, cell = np.unique(links, return_inverse=True)
+    word = (cells // np.uint64(sizes[1])).astype(np.int64)  # source word of each cell
+    table = np.ones(len(cells))
+    for _ in range(thresholds.iterations):
+        share = table[cell]
+        share /= np.bincount(token, share, minlength=len(target[0]))[token]
+        counts = np.bincount(cell, share, minlength=len(cells))
+        table = counts / np.bincount(word, counts, minlength=sizes[0])[word]
+    frequency = np.bincount(target[0], minlength=sizes[1]) / len(target[0])
+    weight = thresholds.unigram_weight
+    unigram = frequency[(cells % np.uint64(sizes[1])).astype(np.int64)]
+    gains = np.log(weight + (1 - weight) * table / unigram)
+    kept = gains > np.log(weight) / 2  # pairs that say next to nothing are left to the floor
+    return Direction(cells[kept], gains[kept].astype(np.float32))
+
+
+def sample_pairs(shards: list[Path], thresholds: PairModelThresholds) -> tuple[list[str], list[str]]:
+    """The pairs with the smallest hash of their place: the same ones for any number of shards, in memory for one sample."""
+    chosen: list[tuple[int, str, str]] = []
+    limit = 2**64
+    for path in shards:
+        for batch in read_batches(path, "bitext"):
+            keys = mix(np.array(batch.places, np.uint64)).tolist()
+            for key, a, b in zip(keys, batch.texts, batch.others, strict=True):
+                if key < limit and a and b and a != b:
+                    chosen.append((key, normalise(a), normalise(b)))
+            if len(chosen) > 2 * thresholds.pairs:
+                chosen = sorted(chosen)[: thresholds.pairs]
+                limit = chosen[-1][0]
+    chosen = sorted(chosen)[: thresholds.pairs]
+    seen: set[tuple[str, str]] = set()  # a pair that comes many times would pull the tables
+    unique = [pair for _, *sides in chosen if (pair := tuple(sides)) not in seen and not seen.add(pair)]
+    return [a for a, _ in unique], [b for _, b in unique]
+
+
+def vocabulary_of(words: Words, thresholds: PairModelThresholds) -> np.ndarray:
+    hashes, counts = np.unique(words.hashes, return_counts=True)
+    order = np.lexsort((hashes, -counts))[: thresholds.words_per_side]
+    return np.sort(hashes[order[counts[order] >= thresholds.smallest_count]])
+
+
+def _select(words: Words, lines: np.ndarray) -> Words:
+    """The first `lines` lines."""
+    stop = words.offsets[lines]
+    return Words(
+        words.hashes[:stop],
+        words.offsets[: lines + 1],
+        words.lengths[:stop],
+        words.skeletons[:lines],
+        words.skeleton_lengths[:lines],
+    )
+
+
+def train_pair_model(left: list[str], right: list[str], thresholds: PairModelThresholds) -> PairModel:
+    a, b = words_of(left), words_of(right)
+    # a bound on the word pairs, which are what memory holds
+    within = int(np.searchsorted(np.cumsum(a.counts * b.counts), thresholds.links, side="right"))
+    if within < len(left):
+        a, b = _select(a, within), _select(b, within)
+    vocabularies = vocabulary_of(a, thresholds), vocabulary_of(b, thresholds)
+    sizes = len(vocabularies[0]), len(vocabularies[1])
+    known_a, known_b = known_words(a, vocabularies[0]), known_words(b, vocabularies[1])
+    filled = (a.counts > 0) & (b.counts > 0)
+    ratios = np.log(b.counts[filled] / a.counts[filled])
+    return PairModel(
+        vocabularies,
+        train_direction(known_a, known_b, sizes, thresholds),
+        train_direction(known_b, known_a, sizes[::-1], thresholds),
+        float(np.log(thresholds.unigram_weight)),
+        float(np.median(ratios)) if len(ratios) else 0.0,
+    )
+
+
+def save(model: PairModel, path: Path) -> None:
+    with atomic_path(path) as temporary, open(temporary, "wb") as stream:
+        np.savez(
+            stream,
+            words_a=model.vocabularies[0],
+            words_b=model.vocabularies[1],
+            cells_ab=model.forward.cells,
+            gains_ab=model.forward.gains,
+            cells_ba=model.backward.cells,
+            gains_ba=model.backward.gains,
+            numbers=np.array([model.floor, model.log_length_ratio]),
+        )
+
+
+def load(path: Path) -> PairModel:
+    try:
+        with np.load(path) as arrays:
+            floor, ratio = arrays["numbers"].tolist()
+            return PairModel(
+                (arrays["words_a"], arrays["words_b"]),
+                Direction(arrays["cells_ab"], arrays["gains_ab"]),
+                Direction(arrays["cells_ba"], arrays["gains_ba"]),
+                floor,
+                ratio,
+            )
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not a pair model ({error}); run train_pair_model again") from None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shards", nargs="+", type=Path, required=True, help="all shards of one bitext, in order")
+    parser.add_argument("--out", type=Path, required=True, help="the model, .npz")
+    add_config_arguments(parser)
+    args = parser.parse_args()
+    thresholds = load_thresholds(args.config, "pair_model", args.overrides)
+    left, right = sample_pairs(args.shards, thresholds)
+    model = train_pair_model(left, right, thresholds)
+    save(model, args.out)
+    print(f"{len(left)} pairs, {len(model.vocabularies[0])} x {len(model.vocabularies[1])} words")
+
+
+if __name__ == "__main__":
+    run_main(main)
