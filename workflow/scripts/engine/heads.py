@@ -1,0 +1,130 @@
+"""What fine-tuning puts on top of the encoder, and prediction with it.
+
+Shapes: B rows, T tokens of a row, D width, N selected places, C classes.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from engine.model import Encoder, initialise
+from engine.rows import Window, ordered_batches, pad
+
+IGNORED = -100  # label of a place that carries none
+
+
+class ClassificationHead(nn.Module):
+    """State of <s> -> dense, tanh -> dropout -> linear."""
+
+    def __init__(self, width: int, classes: int, dropout: float, init_std: float = 0.02):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, classes)
+        initialise(self, init_std)
+
+    def forward(self, states_BTD: Tensor) -> Tensor:
+        return self.output(self.dropout(torch.tanh(self.dense(states_BTD[:, 0]))))  # (B, C)
+
+
+class TaggingHead(nn.Module):
+    """State of each token -> dropout -> linear."""
+
+    def __init__(self, width: int, classes: int, dropout: float, init_std: float = 0.02):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, classes)
+        initialise(self, init_std)
+
+    def forward(self, states_BTD: Tensor) -> Tensor:
+        return self.output(self.dropout(states_BTD))  # (B, T, C)
+
+
+HEADS = {"classification": ClassificationHead, "tagging": TaggingHead}
+
+
+@torch.no_grad()
+def classify(
+    encoder: Encoder, head: nn.Module, rows: Sequence[Sequence[int]], batch_rows: int, device: str = "cpu"
+) -> list[int]:
+    """Most likely class of each row, in the order of the rows."""
+    encoder.eval(), head.eval()
+    classes = [0] * len(rows)
+    for batch in ordered_batches([len(row) for row in rows], batch_rows):
+        tokens_BT, real_BT = pad([rows[i] for i in batch], device)
+        best_B = head(encoder(tokens_BT, mask=real_BT)).argmax(-1).tolist()
+        for i, best in zip(batch, best_B, strict=True):
+            classes[i] = best
+    return classes
+
+
+@torch.no_grad()
+def tag(
+    encoder: Encoder, head: nn.Module, windows: Sequence[Window], sentences: int, batch_rows: int, device: str = "cpu"
+) -> list[list[int]]:
+    """Most likely class of each word, per sentence; the windows of a sentence are glued in their order."""
+    encoder.eval(), head.eval()
+    tags: list[list[int]] = [[] for _ in windows]
+    for batch in ordered_batches([len(window.row) for window in windows], batch_rows):
+        tokens_BT, real_BT = pad([windows[i].row for i in batch], device)
+        best_BT = head(encoder(tokens_BT, mask=real_BT)).argmax(-1).tolist()
+        for i, best_T in zip(batch, best_BT, strict=True):
+            tags[i] = [best_T[place] for place in windows[i].first]
+    glued: list[list[int]] = [[] for _ in range(sentences)]
+    for window, classes in zip(windows, tags, strict=True):
+        glued[window.sentence].extend(classes)
+    return glued
+
+
+@torch.no_grad()
+def mean_states(encoder: Encoder, rows: Sequence[Sequence[int]], batch_rows: int, device: str = "cpu") -> Tensor:
+    """Mean over each row's tokens, specials included and padding not, at every layer: (layers + 1, rows, D), on CPU.
+
+    Equal rows are encoded once, so that they get equal vectors whatever they are batched with.
+    """
+    encoder.eval()
+    unique = sorted({tuple(row) for row in rows}, key=lambda row: (len(row), row))
+    number = {row: i for i, row in enumerate(unique)}
+    means = torch.empty(len(encoder.blocks) + 1, len(unique), encoder.config.width)
+    for batch in ordered_batches([len(row) for row in unique], batch_rows):
+        tokens_BT, real_BT = pad([unique[i] for i in batch], device)
+        weights_BT1 = (real_BT / real_BT.sum(1, keepdim=True))[..., None]
+        for layer, states_BTD in enumerate(encoder(tokens_BT, mask=real_BT, all_layers=True)):
+            means[layer, batch] = (states_BTD * weights_BT1).sum(1).float().cpu()
+    return means[:, [number[tuple(row)] for row in rows]]
+
+
+def nearest(queries_QD: Tensor, keys_KD: Tensor, block: int = 1024) -> tuple[list[int], list[int]]:
+    """Nearest key of each query and nearest query of each key by cosine; of equals, the lowest number.
+
+    Blocked, so that memory stays at block x block. In fp64 and rounded to 9 digits: a matrix product gives equal
+    vectors unequal last bits, depending on where they stand in it.
+    """
+    q = torch.nn.functional.normalize(queries_QD.double(), dim=1)
+    k = torch.nn.functional.normalize(keys_KD.double(), dim=1)
+    best_Q, best_K = _Best(len(q)), _Best(len(k))
+    for i in range(0, len(q), block):
+        for j in range(0, len(k), block):
+            cosine = torch.round(q[i : i + block] @ k[j : j + block].T, decimals=9)
+            best_Q.update(i, cosine.numpy(), j)
+            best_K.update(j, cosine.T.numpy(), i)
+    return best_Q.index.tolist(), best_K.index.tolist()
+
+
+class _Best:
+    """Running maximum per row; blocks come in rising order, so `>` keeps the lowest number of equals."""
+
+    def __init__(self, rows: int):
+        import numpy as np
+
+        self.value = np.full(rows, -np.inf)
+        self.index = np.zeros(rows, dtype=np.int64)
+
+    def update(self, first_row: int, scores, first_column: int) -> None:
+        rows = slice(first_row, first_row + len(scores))
+        column = scores.argmax(1)  # the first of equals
+        value = scores.max(1)
+        better = value > self.value[rows]
+        self.index[rows][better] = column[better] + first_column
+        self.value[rows][better] = value[better]

@@ -1,0 +1,339 @@
+"""Fine-tune a pre-trained encoder on one task, and keep the weights that are best on dev.
+
+Reads the training and dev parts only. The same inputs and seed give the same weights, bit for bit, on the same CPU.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from atomic import write_json
+from datasets import DATASETS_TSV, LANGUAGES_TSV
+from engine.checkpoint import load_encoder, save_weights
+from engine.heads import HEADS, IGNORED, classify, tag
+from engine.metrics import accuracy, run_f1
+from engine.model import FIRST_POSITION, Encoder
+from engine.rows import Window, pad, pair_rows, shuffled_batches, tag_windows
+from engine.tokenizer import Tokenizer
+from errors import UserError, run_main
+from tasks import task_module
+from tasks.recipe import Hyperparameters, Recipe, load_recipe, raw_paths
+
+PREDICT_ROWS = 128
+SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so that seeds differ in training alone
+
+
+@dataclass
+class TrainingRows:
+    rows: list[list[int]]
+    labels: list[list[int]]  # one per row (classification), or one per token with IGNORED off the words' first pieces
+
+
+@dataclass
+class DevSet:
+    """One language's dev part: rows to predict for, and gold (label numbers of pairs, tag names of sentences)."""
+
+    rows: list[list[int]] | list[Window]
+    gold: list
+
+
+def main() -> None:
+    args = parse_arguments()
+    torch.set_num_threads(args.threads)
+    recipe = load_recipe(args.recipe)
+    if recipe.kind == "retrieval":
+        raise UserError(
+            f"{args.recipe}, kind: retrieval has nothing to fine-tune; run predict.py on the encoder itself"
+        )
+    tokenizer = Tokenizer(args.spm)
+    encoder, metadata = load_encoder(args.encoder)
+    check_vocabulary(metadata, args.encoder, args.spm)
+    device = pick_device(args.device)
+    max_length = longest_row(recipe, encoder)
+
+    paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
+    train = read_training_rows(recipe, paths, tokenizer, max_length, args.counts == "upstream")
+    dev = read_dev_sets(recipe, paths, tokenizer, max_length, args.counts == "upstream")
+    state, report = search(encoder, train, dev, recipe, args.seed, device)
+
+    report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
+    report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
+    report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
+    metadata |= {
+        "pretrain_seed": metadata.get("seed", ""),
+        "seed": str(args.seed),
+        "task": recipe.task,
+        "task_version": str(recipe.version),
+        "setting": recipe.setting,
+        "labels": json.dumps(recipe.labels),
+        "selection": json.dumps(report["selection"], sort_keys=True),
+    }
+    save_weights(args.out, state, metadata)
+    write_json(args.dev_json, report)
+
+
+def parse_arguments() -> SimpleNamespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--recipe", required=True, help="resolved recipe (YAML)")
+    parser.add_argument("--encoder", required=True, help="pre-trained model.safetensors")
+    parser.add_argument("--spm", required=True, help="SentencePiece model that the encoder was trained with")
+    parser.add_argument("--raw", required=True, help="folder of downloads, laid out <host>/<path>")
+    parser.add_argument("--seed", required=True, type=int, help="seed of head, order and dropout")
+    parser.add_argument("--out", required=True, help="fine-tuned model.safetensors to write")
+    parser.add_argument("--dev-json", required=True, help="dev scores over training and what was selected, to write")
+    add_common_arguments(parser)
+    return parser.parse_args()
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--datasets", default=DATASETS_TSV, help="table of sources (default: %(default)s)")
+    parser.add_argument("--language-table", default=LANGUAGES_TSV, help="table of languages (default: %(default)s)")
+    parser.add_argument(
+        "--counts",
+        choices=("upstream", "any"),
+        default="any",
+        help="upstream: the files must have the row counts of the task's YAML (default: %(default)s)",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto = cuda if there is one (default)")
+
+
+def pick_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return name
+
+
+def longest_row(recipe: Recipe, encoder: Encoder) -> int:
+    """The recipe's max_length, or what the model has positions for if that is less."""
+    return min(recipe.recipe.max_length, encoder.config.positions - FIRST_POSITION)
+
+
+def check_vocabulary(metadata: dict[str, str], model_path: str, spm_path: str) -> None:
+    expected = metadata.get("vocabulary_sha256")
+    found = hashlib.sha256(Path(spm_path).read_bytes()).hexdigest()
+    if expected and expected != found:
+        raise UserError(
+            f"{spm_path}: not the vocabulary that {model_path} was trained with (sha256 {found}, not {expected}); "
+            "give the SentencePiece model of the same scale"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Data
+
+
+def read_training_rows(
+    recipe: Recipe, paths: dict, tokenizer: Tokenizer, max_length: int, enforce: bool
+) -> TrainingRows:
+    """All training languages one after the other, or train_limit rows drawn from them."""
+    module = task_module(recipe.task)
+    examples_of = module.read_train(paths, recipe.train_languages, recipe.expected("train", enforce))
+    examples = [example for language in recipe.train_languages for example in examples_of[language]]
+    if recipe.train_limit is not None and recipe.train_limit < len(examples):
+        drawn = torch.randperm(len(examples), generator=torch.Generator().manual_seed(SAMPLE_SEED))
+        examples = [examples[i] for i in sorted(drawn[: recipe.train_limit].tolist())]
+    number = {label: i for i, label in enumerate(recipe.labels)}
+    if recipe.kind == "classification":
+        rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
+        return TrainingRows(rows, [[number[example.label]] for example in examples])
+    windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
+    labels, done = [], [0] * len(examples)
+    for window in windows:
+        tags = examples[window.sentence].tags[done[window.sentence] :]
+        done[window.sentence] += len(window.first)
+        row_labels = [IGNORED] * len(window.row)
+        for place, tag_name in zip(window.first, tags, strict=False):
+            row_labels[place] = number[tag_name]
+        labels.append(row_labels)
+    return TrainingRows([window.row for window in windows], labels)
+
+
+def read_dev_sets(
+    recipe: Recipe, paths: dict, tokenizer: Tokenizer, max_length: int, enforce: bool
+) -> dict[str, DevSet]:
+    module = task_module(recipe.task)
+    examples_of = module.read_dev(paths, recipe.dev_languages(), recipe.expected("dev", enforce))
+    if not examples_of:
+        raise UserError(f"{paths['gold']}: no dev part in {', '.join(recipe.dev_languages())}; nothing to select on")
+    number = {label: i for i, label in enumerate(recipe.labels)}
+    dev_sets = {}
+    for language, examples in examples_of.items():
+        examples = examples[: recipe.recipe.dev_limit]
+        if recipe.kind == "classification":
+            rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
+            dev_sets[language] = DevSet(rows, [number[example.label] for example in examples])
+        else:
+            # Tag names, not numbers: the run-level F1 treats names that begin with S apart.
+            windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
+            dev_sets[language] = DevSet(windows, [sentence.tags for sentence in examples])
+    return dev_sets
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Training
+
+
+def search(
+    encoder: Encoder, train: TrainingRows, dev: dict[str, DevSet], recipe: Recipe, seed: int, device: str
+) -> tuple[dict[str, Tensor], dict]:
+    """Fine-tune once per point of the grid (mostly one) from the same encoder; the (first) best on dev wins."""
+    start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    best, trials = None, []
+    for point in recipe.recipe.points():
+        encoder.load_state_dict(start)
+        state, trial = finetune(encoder, train, dev, recipe, replace(recipe.recipe, **point), seed, device)
+        trials.append({"point": point, **trial})
+        if best is None or trial["selection"]["score"] > best[1]["selection"]["score"]:
+            best = state, trial
+    state, trial = best
+    return state, {"selection": trial["selection"], "trials": trials}
+
+
+def finetune(
+    encoder: Encoder,
+    train: TrainingRows,
+    dev: dict[str, DevSet],
+    recipe: Recipe,
+    hyper: Hyperparameters,
+    seed: int,
+    device: str = "cpu",
+) -> tuple[dict[str, Tensor], dict]:
+    """Weights of encoder and head that are best on dev, and the dev history."""
+    order = generator(seed, "order")
+    # Dropout and the head's first weights can only draw from torch's global generator: lend it a seed, then restore it.
+    with torch.random.fork_rng():
+        torch.manual_seed(generator(seed, "dropout and head").initial_seed())
+        head = HEADS[recipe.kind](encoder.config.width, len(recipe.labels), hyper.dropout, encoder.config.init_std)
+        model = nn.ModuleDict({"encoder": encoder, "head": head}).to(device)
+
+        updates_per_epoch = math.ceil(len(train.rows) / hyper.batch)
+        updates = max(1, round(hyper.epochs * updates_per_epoch))
+        evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
+        warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
+        optimizer = make_optimizer(model, hyper)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
+
+        best, history, loss_sum, since = None, [], 0.0, 0
+        batches = endless_batches([len(row) for row in train.rows], hyper.batch, order)
+        for step in range(1, updates + 1):
+            model.train()
+            loss = train_step(model, optimizer, train, next(batches), hyper, device)
+            if not math.isfinite(loss):
+                raise UserError(
+                    f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr or check the encoder"
+                )
+            schedule.step()
+            loss_sum, since = loss_sum + loss, since + 1
+            if step not in evaluate_at:
+                continue
+            scores = dev_scores(model, dev, recipe, device)
+            mean = sum(scores.values()) / len(scores)
+            history.append({"step": step, "train_loss": loss_sum / since, "dev": scores, "mean": mean})
+            print(f"step {step}/{updates}  loss {loss_sum / since:.4f}  dev {recipe.metric} {mean:.2f}", flush=True)
+            loss_sum, since = 0.0, 0
+            if best is None or mean > best[0]:
+                weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+                best = mean, step, weights, scores
+    score, step, weights, scores = best
+    selection = {"rule": hyper.selection, "metric": recipe.metric, "step": step, "of": updates, "score": score}
+    return weights, {"history": history, "selection": {**selection, "dev": scores}}
+
+
+def generator(seed: int, purpose: str) -> torch.Generator:
+    """A stream of its own per purpose, so that one draw more in one leaves the others as they were."""
+    digest = hashlib.sha256(f"finetune/{purpose}/{seed}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def endless_batches(lengths: Sequence[int], batch_rows: int, order: torch.Generator) -> Iterator[list[int]]:
+    while True:
+        yield from shuffled_batches(lengths, batch_rows, order)
+
+
+def linear(step: int, warmup: int, steps: int) -> float:
+    """Factor on the learning rate of update `step` + 1: up to 1 at update `warmup`, down to 0 after the last."""
+    if step < warmup:
+        return (step + 1) / warmup
+    return (steps - step) / max(1, steps - warmup)
+
+
+def make_optimizer(model: nn.Module, hyper: Hyperparameters) -> torch.optim.AdamW:
+    """AdamW, no decay on biases and LayerNorms; layer-wise decay scales the Adam update and not the weight decay."""
+    layers = model["encoder"].config.layers
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        factor = layer_factor(name, layers, hyper.layer_decay)
+        groups.setdefault((factor, parameter.dim() > 1), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            # AdamW decays by lr * weight_decay, and lr carries the factor: divide it out again.
+            {"params": list_, "lr": hyper.peak_lr * f, "weight_decay": hyper.weight_decay / f if decays else 0.0}
+            for (f, decays), list_ in groups.items()
+        ],
+        betas=tuple(hyper.betas),
+        eps=hyper.eps,
+        fused=True,
+    )
+
+
+def layer_factor(name: str, layers: int, decay: float | None) -> float:
+    """ERNIE-M's code: decay^(L - l) for block l = 0 ... L-1, decay^(L + 1) for token and position tables, else 1."""
+    if decay is None:
+        return 1.0
+    part = name.split(".")
+    if part[:2] == ["encoder", "blocks"]:
+        return decay ** (layers - int(part[2]))
+    return decay ** (layers + 1) if part[:2] in (["encoder", "tokens"], ["encoder", "positions"]) else 1.0
+
+
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, train: TrainingRows, batch: list[int], hyper, device: str
+) -> float:
+    """One update; the loss is the mean over the batch's labels, however many pieces the batch is computed in."""
+    optimizer.zero_grad(set_to_none=True)
+    labelled = sum(label != IGNORED for i in batch for label in train.labels[i])
+    total = 0.0
+    size = hyper.device_rows or len(batch)
+    for start in range(0, len(batch), size):
+        part = batch[start : start + size]
+        tokens_BT, real_BT = pad([train.rows[i] for i in part], device)
+        widest = max(len(train.labels[i]) for i in part)
+        labels = torch.tensor(
+            [train.labels[i] + [IGNORED] * (widest - len(train.labels[i])) for i in part], device=device
+        )
+        with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
+            logits = model["head"](model["encoder"](tokens_BT, mask=real_BT))  # (B, C) or (B, T, C)
+        loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+        loss = loss / labelled
+        loss.backward()
+        total += loss.item()
+    if hyper.clip:
+        nn.utils.clip_grad_norm_(model.parameters(), hyper.clip)
+    optimizer.step()
+    return total
+
+
+def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device: str) -> dict[str, float]:
+    scores = {}
+    for language, dev_set in dev.items():
+        if recipe.kind == "classification":
+            classes = classify(model["encoder"], model["head"], dev_set.rows, PREDICT_ROWS, device)
+            scores[language] = accuracy(dev_set.gold, classes)
+        else:
+            found = tag(model["encoder"], model["head"], dev_set.rows, len(dev_set.gold), PREDICT_ROWS, device)
+            scores[language] = run_f1(dev_set.gold, [[recipe.labels[c] for c in tags] for tags in found])
+    return scores
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,185 @@
+"""Score predictions against gold. Knows no model; needs no package but PyYAML.
+
+The job form scores a folder that predict.py wrote, against the upstream files:
+  score.py --recipe RECIPE --predictions FOLDER --raw RAW --out SCORE.json
+By hand, anyone's file in XTREME's submission format, against an upstream or an XTREME label file:
+  score.py --task xnli|ud-pos|tatoeba --language L --gold GOLD --predictions FILE --out SCORE.json
+"""
+
+import argparse
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from atomic import write_json
+from datasets import DATASETS_TSV, LANGUAGES_TSV
+from engine.metrics import accuracy, flatten, majority_chance, run_f1, shuffled_tags_chance
+from errors import UserError, run_main
+from tasks import TASKS, task_module, tatoeba
+
+METRICS = {"xnli": ("accuracy",), "ud-pos": ("f1", "accuracy"), "tatoeba": ("accuracy",)}
+FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", "task_version", "run_hash", "commit")
+
+
+def main() -> None:
+    args = parse_arguments()
+    write_json(args.out, score_folder(args) if args.recipe else score_file(args))
+
+
+def parse_arguments() -> SimpleNamespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--predictions", required=True, help="folder of predict.py, or one file (by hand)")
+    parser.add_argument("--out", required=True, help="score JSON to write")
+    job = parser.add_argument_group("job form")
+    job.add_argument("--recipe", help="resolved recipe (YAML)")
+    job.add_argument("--raw", help="folder of downloads, laid out <host>/<path>")
+    job.add_argument("--datasets", default=DATASETS_TSV, help="table of sources (default: %(default)s)")
+    job.add_argument("--language-table", default=LANGUAGES_TSV, help="table of languages (default: %(default)s)")
+    job.add_argument(
+        "--counts",
+        choices=("upstream", "any"),
+        default="any",
+        help="upstream: the gold files must have the row counts of the task's YAML (default: %(default)s)",
+    )
+    hand = parser.add_argument_group("by hand")
+    hand.add_argument("--task", choices=sorted(TASKS), help="what the files are")
+    hand.add_argument("--language", help="project language code, e.g. de")
+    hand.add_argument(
+        "--gold",
+        help="XNLI-1.0.zip, xnli.test.tsv, ud-treebanks tgz, .conllu, LASER tatoeba file, or XTREME's label file",
+    )
+    args = parser.parse_args()
+    needed = ("recipe", "raw") if args.recipe or args.raw else ("task", "language", "gold")
+    missing = [f"--{name}" for name in needed if getattr(args, name) is None]
+    if missing:
+        parser.error(f"{', '.join(missing)} missing; give --recipe and --raw, or --task, --language and --gold")
+    return args
+
+
+def score_folder(args: SimpleNamespace) -> dict:
+    from tasks.recipe import load_recipe, raw_paths  # reads the tables of sources, which scoring by hand does not need
+
+    recipe = load_recipe(args.recipe)
+    folder = Path(args.predictions)
+    described = read_description(folder, recipe)
+    module = task_module(recipe.task)
+    paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
+    test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
+    scores = []
+    for language in recipe.languages:
+        check_inputs(folder, described, language, module.inputs_of(test[language]))
+        gold = module.gold_of(test[language])
+        predictions = module.read_predictions(folder / f"test-{language}.tsv", gold)
+        if recipe.task == "tatoeba":
+            by_layer = tatoeba.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
+            scores += retrieval_entries(language, gold, by_layer, described["layer"])
+            if by_layer["en-xx", described["layer"]] != predictions:
+                raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
+        else:
+            where = f"{recipe.task} test of {language}"
+            scores += entries(recipe.task, recipe.metrics, language, gold, predictions, where)
+    return {
+        **{key: described.get(key) for key in FROM_PREDICTIONS},
+        "dtype": described.get("dtype"),
+        "selection": described.get("selection"),
+        "signature": signature(recipe, described),
+        "scores": scores,
+    }
+
+
+def score_file(args: SimpleNamespace) -> dict:
+    module = task_module(args.task)
+    gold = module.read_gold(args.gold, args.language)
+    predictions = module.read_predictions(args.predictions, gold)
+    scores = entries(args.task, METRICS[args.task], args.language, gold, predictions, args.gold)
+    return {"task": args.task, "scores": scores}
+
+
+def read_description(folder: Path, recipe) -> dict:
+    path = folder / "predictions.json"
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; give the folder that predict.py wrote") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); predict again") from None
+    for key, expected in (
+        ("task", recipe.task),
+        ("setting", recipe.setting),
+        ("task_version", recipe.version),
+        ("split", "test"),
+    ):
+        if described.get(key) != expected:
+            raise UserError(
+                f"{path}, {key}: {described.get(key)!r}, but the recipe asks for {expected!r}; predict again"
+            )
+    return described
+
+
+def check_inputs(folder: Path, described: dict, language: str, expected: str) -> None:
+    """The predictions were made for exactly the sentences that the gold labels belong to."""
+    found = described.get("languages", {}).get(language, {}).get("inputs_sha256")
+    if found is None:
+        raise UserError(f"{folder}/predictions.json, languages.{language}: missing; predict again with this recipe")
+    if found != expected:
+        raise UserError(
+            f"{folder}/predictions.json, languages.{language}: made for other sentences than the gold file holds "
+            "(another split, or the files have changed since); predict again"
+        )
+
+
+def entries(task: str, metrics, language: str, gold: list, predictions: list, where: str) -> list[dict]:
+    """One score per metric, with what chance reaches on the same gold."""
+    flat_gold, flat = (flatten(gold), flatten(predictions)) if task == "ud-pos" else (gold, predictions)
+    if len(set(flat_gold)) < 2:
+        raise UserError(
+            f"{where}: {len(flat_gold)} gold labels, all {flat_gold[0]!r}; a constant answer would score 100"
+        )
+    found = []
+    for metric in metrics:
+        if metric == "f1":
+            value, chance = run_f1(gold, predictions), shuffled_tags_chance(gold)
+        elif task == "tatoeba":
+            value, chance = accuracy(gold, predictions), 100 / len(gold)
+        else:
+            value, chance = accuracy(flat_gold, flat), majority_chance(flat_gold)
+        found.append(entry(language, metric, value, len(flat_gold), chance))
+    return found
+
+
+def retrieval_entries(
+    language: str, gold: list[int], by_layer: dict[tuple[str, int], list[int]], layer: int
+) -> list[dict]:
+    """The mean of both directions at the task's layer, and each direction at every layer."""
+    n, chance = len(gold), 100 / len(gold)
+    values = {key: accuracy(gold, predictions) for key, predictions in sorted(by_layer.items())}
+    both = sum(values[direction, layer] for direction in tatoeba.DIRECTIONS) / 2
+    return [
+        entry(language, "accuracy", both, n, chance, layer, "both"),
+        *(
+            entry(language, "accuracy-by-layer", value, n, chance, of_layer, direction)
+            for (direction, of_layer), value in values.items()
+        ),
+    ]
+
+
+def entry(
+    language: str, metric: str, value: float, n: int, chance: float, layer: int | None = None, direction=None
+) -> dict:
+    scored = {"language": language, "metric": metric, "value": value, "n": n, "chance": chance}
+    return {**scored, "layer": layer, "direction": direction}
+
+
+def signature(recipe, described: dict) -> str:
+    """Everything that two scores must share to be comparable, in one line."""
+    parts = [recipe.metric]
+    if recipe.kind == "retrieval":
+        parts += [f"layer={described['layer']}/{described['layers']}", "pooling=mean", "similarity=cosine"]
+    else:
+        parts += [f"dev={recipe.recipe.selection.removesuffix('_dev')}", f"train={'+'.join(recipe.train_languages)}"]
+    parts += [f"max={described['max_length']}", f"recipe={described['recipe']}", f"version={recipe.version}"]
+    return "|".join(parts)
+
+
+if __name__ == "__main__":
+    run_main(main)

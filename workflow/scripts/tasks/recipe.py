@@ -1,0 +1,157 @@
+"""The resolved recipe, results/<scale>/recipes/<task>/<setting>/<recipe>.yaml: how one task is trained and scored."""
+
+from dataclasses import dataclass, fields
+from itertools import product
+from pathlib import Path
+
+import yaml
+
+from datasets import DATASETS_TSV, LANGUAGES_TSV, load_datasets, load_languages
+from errors import UserError
+
+KINDS = ("classification", "tagging", "retrieval")
+SELECTIONS = ("en_dev", "mean_dev")
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """`recipe` of the resolved file. None = not used by this task."""
+
+    name: str
+    max_length: int
+    # fine-tuning
+    peak_lr: float | None = None
+    batch: int | None = None  # rows per update
+    epochs: float | None = None
+    warmup_fraction: float | None = None  # of all updates; or
+    warmup_steps: int | None = None
+    weight_decay: float = 0.0
+    layer_decay: float | None = None  # ERNIE-M's layer-wise learning-rate factor
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: float | None = 1.0
+    dropout: float = 0.1  # of the head; the encoder keeps its own
+    precision: str = "fp32"
+    device_rows: int | None = None  # rows on the device at once; the rest of a batch is accumulated
+    evaluations: int = 1  # dev scores during training, equally spaced, the last at the end
+    selection: str | None = None
+    dev_limit: int | None = None  # rows of each dev set that are scored during training
+    grid: dict[str, list] | None = None
+    # retrieval
+    layer: int | None = None
+    of: int | None = None
+
+    def points(self) -> list[dict]:
+        """Values to try, in a fixed order; one empty point where there is no grid."""
+        grid = self.grid or {}
+        return [
+            dict(zip(sorted(grid), values, strict=True)) for values in product(*(grid[key] for key in sorted(grid)))
+        ]
+
+    def layer_of(self, layers: int) -> int:
+        """The hidden state to retrieve with in a model of `layers` blocks: the nearest relative depth."""
+        return int(self.layer * layers / self.of + 0.5)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    task: str
+    version: int
+    kind: str
+    metric: str
+    metrics: list[str]
+    chance: dict[str, str]
+    datasets: dict[str, str]
+    languages: list[str]
+    counts: dict[str, dict[str, int]]
+    setting: str
+    recipe: Hyperparameters
+    labels: list[str] | None = None
+    train_languages: list[str] | None = None
+    train_limit: int | None = None  # training rows in all, drawn with a fixed seed
+
+    def dev_languages(self) -> list[str]:
+        return ["en"] if self.recipe.selection == "en_dev" else self.languages
+
+    def expected(self, split: str, enforce: bool) -> dict[str, int]:
+        """Rows per language that the upstream files of a split have; nothing where they are not enforced."""
+        counts = self.counts.get(split, {}) if enforce else {}
+        every = {language: counts["*"] for language in ("en", *self.languages)} if "*" in counts else {}
+        return every | {language: count for language, count in counts.items() if language != "*"}
+
+
+def load_recipe(path: str | Path) -> Recipe:
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such recipe") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("recipe"), dict):
+        raise UserError(f"{path}, recipe: missing; this is not a resolved recipe")
+    hyper = _build(Hyperparameters, content["recipe"], f"{path}, recipe.")
+    recipe = _build(Recipe, {**content, "recipe": hyper}, f"{path}, ")
+    _check(recipe, str(path))
+    return recipe
+
+
+def _build(kind: type, values: dict, where: str):
+    known = {field.name for field in fields(kind)}
+    for key in values:
+        if key not in known:
+            raise UserError(f"{where}{key}: unknown key; the keys are {', '.join(sorted(known))}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise UserError(f"{where.rstrip('., ')}: {error}") from None
+
+
+def _check(recipe: Recipe, path: str) -> None:
+    hyper = recipe.recipe
+
+    def require(condition: bool, key: str, message: str) -> None:
+        if not condition:
+            raise UserError(f"{path}, {key}: {message}")
+
+    require(recipe.kind in KINDS, "kind", f"{recipe.kind!r} is unknown; use one of {', '.join(KINDS)}")
+    require(bool(recipe.languages), "languages", "none left at this scale; widen the scale's evaluation languages")
+    if recipe.kind == "retrieval":
+        ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
+        require(ok, "recipe.layer", "say `layer` and `of`, the depth that it is counted in")
+        return
+    require(bool(recipe.train_languages), "train_languages", "none; say which languages' training data to use")
+    for key in ("peak_lr", "batch", "epochs"):
+        require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number is needed")
+    require(hyper.evaluations >= 1, "recipe.evaluations", "at least 1, or nothing can be selected")
+    require(hyper.selection in SELECTIONS, "recipe.selection", f"use one of {', '.join(SELECTIONS)}")
+    require(hyper.precision in ("fp32", "bf16"), "recipe.precision", "use fp32 or bf16")
+    both = hyper.warmup_fraction is not None and hyper.warmup_steps is not None
+    require(not both, "recipe.warmup_steps", "and warmup_fraction are both set; set one of them to null")
+    for key, values in (hyper.grid or {}).items():
+        ok = (
+            key in ("peak_lr", "batch", "epochs", "layer_decay", "weight_decay") and isinstance(values, list) and values
+        )
+        require(bool(ok), f"recipe.grid.{key}", "a non-empty list of values of a numeric hyper-parameter is needed")
+
+
+def raw_paths(
+    recipe: Recipe, raw: str | Path, datasets: str | Path = DATASETS_TSV, languages: str | Path = LANGUAGES_TSV
+) -> dict:
+    """Where the task's files lie below `raw`: {gold, train}, or for Tatoeba {language: {foreign, english}}."""
+    sources = load_datasets(datasets)
+    table = load_languages(languages)
+
+    def path_of(id_: str) -> Path:
+        if id_ not in sources:
+            raise UserError(f"{datasets}, column id: no row {id_!r}, which task {recipe.task} reads; add it")
+        return Path(raw, sources[id_].path)
+
+    if not any("{l3}" in id_ for id_ in recipe.datasets.values()):
+        return {name: path_of(id_) for name, id_ in sorted(recipe.datasets.items())}
+    paths = {}
+    for language in recipe.languages:
+        if language not in table or not table[language].tatoeba:
+            raise UserError(f"{languages}, {language}: no code in column tatoeba; add it or leave the language out")
+        code = table[language].tatoeba
+        paths[language] = {name: path_of(id_.replace("{l3}", code)) for name, id_ in sorted(recipe.datasets.items())}
+    return paths
