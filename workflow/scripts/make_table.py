@@ -24,6 +24,7 @@ from tables import (
     add_context_arguments,
     build,
     item_name,
+    label,
     load_context,
     load_spec,
     scale_words,
@@ -46,7 +47,7 @@ def number(value: float) -> str:
 
 
 def reproduced_cell(cell: Cell, with_n: bool) -> str:
-    """`$61.3_{\\pm 0.4}$`, in side-by-side tables `$61.3 \\pm 0.4$ (3)`; `--` where there is no score."""
+    """`$61.3_{\\pm0.4}$`, in side-by-side tables `$61.3 \\pm 0.4$ (3)`; `--` where there is no score."""
     if cell.summary is None:
         return MISSING
     mean = number(cell.summary.mean)
@@ -55,7 +56,7 @@ def reproduced_cell(cell: Cell, with_n: bool) -> str:
     if with_n:
         deviation = "" if cell.summary.std is None else rf" \pm {cell.summary.std:.1f}"
         return f"${mean}{star}{deviation}$ ({cell.summary.n})"
-    deviation = "" if cell.summary.std is None else rf"_{{\pm {cell.summary.std:.1f}}}"
+    deviation = "" if cell.summary.std is None else rf"_{{\pm{cell.summary.std:.1f}}}"
     return f"${mean}{star}{deviation}$"
 
 
@@ -81,8 +82,8 @@ def row_notes(row: Row, table: Table) -> list[str]:
     notes = []
     if row.canonical != row.run:
         notes.append(
-            f"At scale {table.context.scale} the runs {row.run} and {row.canonical} are one and the same: "
-            "equal data, model, objectives and schedule. They share their scores."
+            f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
+            "so both show the same scores."
         )
     if row.seeds and row.seeds[0] < row.expected_seeds:
         notes.append(f"{row.seeds[0]} of {row.expected_seeds} seeds have a score.")
@@ -133,24 +134,26 @@ def lines_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
     for position, group in enumerate(table.groups):
         if position:
             body.append(r"\midrule")
-        body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\bfseries {latex.escape(group.title)}}} \\*")
+        body.append(rf"\multicolumn{{{width}}}{{l}}{{\bfseries {latex.escape(group.title)}}} \\*")
         for index, row in enumerate(group.rows):
             if needs_separator(group, index):
                 body.append(r"\addlinespace[2pt]")
-                body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\itshape {OURS_ONLY}}} \\*")
+                body.append(rf"\multicolumn{{{width}}}{{l}}{{\itshape {OURS_ONLY}}} \\*")
             if row.model is not None:
                 end = r" \\*" if row.run else r" \\"
                 body.append(" & ".join([model_label(row, notes), *map(published_cell, row.cells)]) + end)
             if row.run is not None:
-                label = run_label(row, notes, table) + seeds_label(row)
-                label = rf"\quad {label}" if row.model is not None else f"{model_label(row, notes)} ({label})"
+                run = run_label(row, notes, table) + seeds_label(row)
+                run = rf"\quad {run}" if row.model is not None else f"{model_label(row, notes)} ({run})"
                 shade = r"\rowcolor{black!8}" if row.seeds else r"\rowcolor{black!3}"
                 cells = [reproduced_cell(cell, with_n=False) for cell in row.cells]
-                body.append(shade + " & ".join([label, *cells]) + r" \\")
+                body.append(shade + " & ".join([run, *cells]) + r" \\")
     if any(value is not None for value in table.chance):
         body.append(r"\midrule")
         body.append(" & ".join(["Chance, at this scale", *map(chance_words, table.chance)]) + r" \\")
-    return rf"@{{}}l*{{{width - 1}}}{{l}}@{{}}", header, body
+    # equal widths, so that a column with scores and one without stand alike; bold with a two-figure deviation fits
+    wide = "3.95em" if any(row.seeds for row in table.rows) else "2.4em"
+    return rf"l*{{{width - 1}}}{{w{{l}}{{{wide}}}}}", header, body
 
 
 def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
@@ -184,15 +187,16 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
         if position:
             body.append(r"\midrule")
         if len(table.groups) > 1:
-            body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\bfseries {latex.escape(group.title)}}} \\*")
+            body.append(rf"\multicolumn{{{width}}}{{l}}{{\bfseries {latex.escape(group.title)}}} \\*")
         for index, row in enumerate(group.rows):
             if needs_separator(group, index):
                 body.append(r"\addlinespace[2pt]")
-                body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\itshape {OURS_ONLY}}} \\*")
-            line = [model_label(row, notes), run_label(row, notes, table) if row.run else MISSING]
+                body.append(rf"\multicolumn{{{width}}}{{l}}{{\itshape {OURS_ONLY}}} \\*")
+            run = run_label(row, notes, table) if row.run else MISSING
+            line = [model_label(row, notes), run if parts == 2 else run + seeds_label(row)]
             for cell in row.cells:
                 line += [published_cell(cell)] if parts == 2 else []
-                line.append(reproduced_cell(cell, with_n=True))
+                line.append(reproduced_cell(cell, with_n=parts == 2))
             body.append(" & ".join(line) + r" \\")
     if any(value is not None for value in table.chance):
         line = ["Chance, at this scale", ""]
@@ -200,7 +204,7 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
             line += [""] if parts == 2 else []
             line.append(chance_words(value))
         body += [r"\midrule", " & ".join(line) + r" \\"]
-    return rf"@{{}}ll*{{{width - 2}}}{{l}}@{{}}", header, body
+    return rf"ll*{{{width - 2}}}{{l}}", header, body
 
 
 def language_notes(table: Table) -> list[str]:
@@ -226,7 +230,7 @@ def render_latex(table: Table) -> str:
     side = not table.has_published or len(table.columns) <= SIDE_BY_SIDE_COLUMNS
     layout, header, body = (side_layout if side else lines_layout)(table, notes)
     landscape = not side and len(table.columns) > PORTRAIT_COLUMNS
-    size = r"\small" if side else r"\scriptsize" if landscape else r"\footnotesize"
+    size = r"\small" if side else r"\scriptsize"
     name = item_name(spec, context)
     caption = [
         rf"\textbf{{{latex.escape(name)}.}} {latex.escape(spec['title'])}.",
@@ -245,20 +249,22 @@ def render_latex(table: Table) -> str:
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
-    separation = "4pt" if side else "2.6pt"
-    label = f"tab:{spec['paper']}-{spec['item']}"
+    separation = "4pt" if side else "2.4pt"
     columns = len(table.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
     lines = [
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
+        # the document's heading stands on the page of its first table, also on a turned page
+        r"\ifdefined\itemheading\itemheading\let\itemheading\undefined\fi",
         rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
+        r"\setlength{\LTcapwidth}{\linewidth}",
         rf"\begin{{longtable}}{{{layout}}}",
-        rf"\caption[{latex.escape(name)}: {latex.escape(spec['title'])}]{{{' '.join(caption)}}}\label{{{label}}}\\",
+        rf"\caption[{latex.escape(name)}: {latex.escape(spec['title'])}]{{{' '.join(caption)}}}\label{{{label(spec)}}}\\",
         r"\toprule",
         header,
         r"\midrule",
         r"\endfirsthead",
-        rf"\multicolumn{{{columns}}}{{@{{}}l}}{{\itshape {latex.escape(name)}, continued}} \\",
+        rf"\multicolumn{{{columns}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\",
         r"\toprule",
         header,
         r"\midrule",
@@ -292,7 +298,9 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
     rows = []
     for group in table.groups:
         for row in group.rows:
-            for column, cell, chance in zip(table.columns, row.cells, table.chance, strict=True):
+            for column, setting, cell, chance in zip(
+                table.columns, group.settings, row.cells, table.chance, strict=True
+            ):
                 summary = cell.summary
                 comparable = summary and cell.published is not None and not cell.partial and not table.context.world
                 rows.append(
@@ -300,7 +308,7 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                         "paper": table.spec["paper"],
                         "item": table.spec["item"],
                         "scale": table.context.scale,
-                        "setting": column.setting or group.setting,
+                        "setting": setting,
                         "label": row.label,
                         "model": row.model or "",
                         "run": row.canonical or "",

@@ -38,7 +38,7 @@ ROW_KEYS = {"label", "published", "published_note", "run"}
 REQUIRED = {
     "spec": {"paper", "item", "title", "columns", "groups"},
     "column": {"task", "metric", "languages"},
-    "group": {"title", "setting", "rows"},
+    "group": {"title", "rows"},
     "row": {"label"},
 }
 
@@ -53,6 +53,7 @@ class Context:
     tasks: Mapping[str, frozenset[str]]  # task -> its settings
     canonical: Callable[[str], str]  # run -> the run that stands for it at this scale (equal resolved content)
     expected: Callable[[dict], Iterable[Path]]  # spec -> the score files that it asks for
+    description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
 
 
@@ -103,7 +104,7 @@ class Row:
 @dataclass
 class Group:
     title: str
-    setting: str
+    settings: list[str]  # of each column
     rows: list[Row]
 
 
@@ -281,6 +282,7 @@ def load_context(
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
         canonical=lambda run: plan.canonical_run(config, run),
         expected=expected,
+        description=config.scale.get("description", ""),
         root=root,
     )
     return context, config.tables, config.figures
@@ -306,6 +308,16 @@ def add_context_arguments(parser: argparse.ArgumentParser) -> None:
 def load_expected(spec: dict, context: Context) -> dict[Key, Results]:
     """Read every expected score file of a spec that exists."""
     return {key: load_results(paths, context.scale) for key, paths in group_paths(context.expected(spec)).items()}
+
+
+def column_setting(column: dict, group: dict) -> str:
+    """The column's own setting, or the group's."""
+    setting = column.get("setting") or group.get("setting")
+    if setting is None:
+        raise UserError(
+            f"group {group['title']!r}, column {column['task']!r}: neither names a 'setting'; mend the spec"
+        )
+    return setting
 
 
 def expand_columns(spec: dict, languages_of: Callable[[dict], list[str]]) -> list[Column]:
@@ -357,9 +369,8 @@ def fill_cell(cell: Cell, column: Column, results: Results | None, context: Cont
     else:
         cell.summary = results.summary(column.language, column.metric)
     if cell.summary is None:
-        what = "no language of the average" if column.language == AVERAGE else f"language {column.language}"
-        verb = "is" if column.language == AVERAGE else "is not"
-        cell.reason = f"{what} {verb} evaluated at scale {context.scale}"
+        what = "no language of the average" if column.language == AVERAGE else "language not"
+        cell.reason = f"{what} evaluated at scale {context.scale}"
 
 
 def mark_best(group: Group) -> None:
@@ -392,7 +403,7 @@ def build(spec: dict, context: Context) -> Table:
         found: set[str] = set()
         for group in spec["groups"]:
             for row in group["rows"]:
-                if one := lookup(row, entry["task"], entry.get("setting", group["setting"])):
+                if one := lookup(row, entry["task"], column_setting(entry, group)):
                     found.update(one.languages(entry["metric"]))
         return sorted(found)
 
@@ -403,8 +414,9 @@ def build(spec: dict, context: Context) -> Table:
     chance: list[float | None] = [None] * len(columns)
     groups = []
     for entry in spec["groups"]:
-        group = Group(entry["title"], entry["setting"], [])
-        published_setting = entry.get("published_setting", entry["setting"])
+        settings = [column.setting or column_setting({"task": column.task}, entry) for column in columns]
+        group = Group(entry["title"], settings, [])
+        published_setting = entry.get("published_setting") or entry.get("setting") or settings[0]
         for spec_row in entry["rows"]:
             run, model = spec_row.get("run"), spec_row.get("published")
             cells = [Cell() for _ in columns]
@@ -423,8 +435,7 @@ def build(spec: dict, context: Context) -> Table:
                 if erratum["row"] == f"{published_setting} / {model}":
                     row.errata.append(erratum["explanation"])
                     used_errata.add(id(erratum))
-            for index, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-                setting = column.setting or entry["setting"]
+            for index, (cell, column, setting) in enumerate(zip(cells, columns, settings, strict=True)):
                 cell.reason = why_missing(spec_row, column.task, setting, context)
                 if cell.reason is None:
                     found = lookup(spec_row, column.task, setting)
@@ -461,6 +472,11 @@ def item_name(spec: dict, context: Context) -> str:
         raise UserError(f"config/published/papers.tsv: no line with key {spec['paper']!r}; add one")
     kind, _, number = spec["item"].partition("-")
     return f"{names[spec['paper']]}, {kind} {int(number)}" if number.isdigit() else names[spec["paper"]]
+
+
+def label(spec: dict) -> str:
+    """The LaTeX label of an item."""
+    return f"item:{spec['paper']}-{spec['item']}"
 
 
 def scale_words(context: Context) -> str:

@@ -1,0 +1,235 @@
+"""Draw one figure of a paper: a reproduced curve by layer for each run, published points as hollow markers.
+
+Curves are told apart by colour, line style and marker, so that a grey print reads too. The same scores give the same
+bytes: no dates in the files, fixed size and fonts.
+"""
+
+import argparse
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from atomic import atomic_path
+from errors import UserError, run_main
+from scores import Summary
+from tables import (
+    SCALE_LANGUAGES,
+    Context,
+    PublishedNumbers,
+    add_context_arguments,
+    column_setting,
+    item_name,
+    load_context,
+    load_expected,
+    load_spec,
+    models,
+    scale_words,
+    why_missing,
+)
+
+# Okabe and Ito's palette: distinct for colour-blind readers; ordered so that neighbours also differ in grey.
+COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+SIZE_INCHES = (6.0, 3.7)
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # text stays text
+    "pdf.compression": 6,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "parallax",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    run: str | None
+    layers: dict[int, Summary]  # reproduced: layer -> mean and deviation over seeds
+    published: dict[int, float]  # layer -> value
+    published_layers: int | None  # of the published model
+    style: int  # index into the styles: the row's place in the spec
+
+    @property
+    def depth(self) -> int:
+        return max(self.layers)
+
+
+@dataclass(frozen=True)
+class Curves:
+    lines: list[Line]
+    languages: list[str]
+    chance: float | None
+    same_depth: bool  # every model shown has as many layers: the axis counts layers
+    missing: list[tuple[str, str]]  # label, reason
+
+
+def published_points(rows: list[dict[str, str]], task: str, metric: str, path: Path | None) -> dict[int, float]:
+    points = {}
+    for row in rows:
+        if (row["task"], row["metric"]) != (task, metric):
+            continue
+        if not row.get("layer", "").isdigit():
+            raise UserError(f"{path}: {row['model']} {row['value']}: column 'layer' is needed in a figure by layer")
+        points[int(row["layer"])] = float(row["value"])
+    return dict(sorted(points.items()))
+
+
+def read_curves(spec: dict, context: Context) -> Curves:
+    """The lines of a figure by layer. One column, one group: a figure shows one task in one setting."""
+    if len(spec["columns"]) != 1 or len(spec["groups"]) != 1:
+        raise UserError(f"{spec['paper']}/{spec['item']}: a figure by layer has one column and one group")
+    column, group = spec["columns"][0], spec["groups"][0]
+    task, metric = column["task"], column["metric"]
+    setting = column_setting(column, group)
+    published_setting = group.get("published_setting", setting)
+    published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
+    results = load_expected(spec, context)
+    found = {}
+    for row in group["rows"]:
+        if why_missing(row, task, setting, context) is None:
+            one = results.get((context.canonical(row["run"]), task, setting))
+            if one and one.by_seed:
+                found[row["run"]] = one
+    listed = sorted({code for one in found.values() for code in one.languages(metric)})
+    if column["languages"] != SCALE_LANGUAGES:
+        listed = [code for code in column["languages"] if code in listed]
+    lines, missing, chances = [], [], []
+    for style, row in enumerate(group["rows"]):
+        points, depth, layers = {}, None, {}
+        if "published" in row:
+            rows = published.of_model(published_setting, row["published"], row.get("published_note"))
+            points = published_points(
+                rows, column.get("published_task", task), column.get("published_metric", metric), published.path
+            )
+            known = models(context.root).get(row["published"], {}).get("layers", "")
+            depth = int(known) if known.isdigit() else None
+            if points and depth is None:
+                raise UserError(
+                    f"config/published/models.tsv: {row['published']}: column 'layers' is needed by a figure"
+                )
+        if row.get("run") in found:
+            layers = found[row["run"]].by_layer(metric, listed)
+            chances += [found[row["run"]].chance(code, metric) for code in listed]
+        else:
+            reason = why_missing(row, task, setting, context) or "no score file found; its jobs have not run"
+            missing.append((row["label"], reason))
+        if points or layers:
+            lines.append(Line(row["label"], row.get("run"), layers, points, depth, style))
+    if not lines:
+        raise UserError(f"{spec['paper']}/{spec['item']}: no published point and no score to draw at {context.scale}")
+    depths = {line.depth for line in lines if line.layers}
+    depths |= {line.published_layers for line in lines if line.published}
+    known_chances = [value for value in chances if value is not None]
+    return Curves(lines, listed, statistics.fmean(known_chances) if known_chances else None, len(depths) == 1, missing)
+
+
+def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
+        for line in curves.lines:
+            colour = COLOURS[line.style % len(COLOURS)]
+            marker = MARKERS[line.style % len(MARKERS)]
+            if line.layers:
+                scale = 1 if curves.same_depth else line.depth
+                x = [layer / scale for layer in line.layers]
+                mean = [summary.mean for summary in line.layers.values()]
+                deviation = [summary.std or 0.0 for summary in line.layers.values()]
+                seeds = max(summary.n for summary in line.layers.values())
+                axes.plot(
+                    x,
+                    mean,
+                    color=colour,
+                    linestyle=LINE_STYLES[line.style % len(LINE_STYLES)],
+                    marker=marker,
+                    markersize=4.5,
+                    linewidth=1.5,
+                    label=f"{line.label} ({seeds} seed{'s' if seeds > 1 else ''})",
+                    zorder=3,
+                )
+                low = [max(0.0, m - d) for m, d in zip(mean, deviation, strict=True)]
+                high = [m + d for m, d in zip(mean, deviation, strict=True)]
+                axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
+            if line.published:
+                scale = 1 if curves.same_depth else line.published_layers
+                axes.plot(
+                    [layer / scale for layer in line.published],
+                    list(line.published.values()),
+                    color=colour,
+                    linestyle="none",
+                    marker=marker,
+                    markersize=7.5,
+                    markerfacecolor="none",
+                    markeredgewidth=1.4,
+                    label=f"{line.label}, published",
+                    zorder=4,
+                )
+        if curves.chance is not None:
+            axes.axhline(
+                curves.chance,
+                color="0.45",
+                linewidth=0.9,
+                linestyle=(0, (1, 2)),
+                zorder=1,
+                label=f"chance ({curves.chance:.2g})",
+            )
+        if curves.same_depth:
+            axes.set_xlabel("layer (0 = embeddings)")
+            axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+        else:
+            axes.set_xlabel("relative depth (0 = embeddings, 1 = last layer)")
+        axes.set_ylabel("accuracy, per cent")
+        axes.margins(y=0.06)  # room below zero, so that a marker at zero is whole
+        # beside the axes: nothing can lie under the legend, however the curves run
+        figure.legend(loc="outside right upper", fontsize=8, handlelength=3.2, labelspacing=0.6)
+        figure.suptitle(f"{spec['title']} (after {item_name(spec, context)})", fontsize=10, x=0.01, ha="left")
+        words = caption_of_scale(curves, context)
+        figure.supxlabel(words, fontsize=7, color="0.25", x=0.01, ha="left")
+    return figure
+
+
+def caption_of_scale(curves: Curves, context: Context) -> str:
+    """Two short lines under the axes, so that the picture alone cannot be taken for the paper's."""
+    over = f"mean over {len(curves.languages)} languages and both directions, band: one standard deviation over seeds"
+    nature = scale_words(context)
+    middle = nature.find(" ", len(nature) // 2)
+    return f"Reproduced: {over}.\n" + (nature if len(nature) < 110 else nature[:middle] + "\n" + nature[middle + 1 :])
+
+
+def save(figure: plt.Figure, out: Path, kind: str) -> None:
+    """Without dates and program versions: the same picture is the same file."""
+    absent = {"pdf": ("CreationDate", "ModDate", "Producer", "Creator"), "png": ("Software",)}
+    with plt.rc_context(STYLE), atomic_path(out) as temporary:
+        figure.savefig(temporary, format=kind, metadata=dict.fromkeys(absent[kind]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--spec", required=True, type=Path, help="config/figures/<paper>/<item>.yaml")
+    add_context_arguments(parser)
+    parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")
+    parser.add_argument("--out-png", required=True, type=Path, help="the same as pixels")
+    args = parser.parse_args()
+    spec = load_spec(args.spec)
+    context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
+    figure = draw(read_curves(spec, context), spec, context)
+    save(figure, args.out_pdf, "pdf")
+    save(figure, args.out_png, "png")
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    run_main(main)
