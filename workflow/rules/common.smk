@@ -1,0 +1,400 @@
+# The plan, as constants and named functions; the only file of the rules with Python in it.
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
+
+import plan
+from errors import UserError
+
+try:
+    PLAN = plan.load_config(".", config)
+    CLEANING = plan.load_cleaning(PLAN)
+    NEEDS = plan.all_needs(PLAN)
+    RUNS = sorted({run for run, _, _ in NEEDS})
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+
+SCALE = PLAN.scale_name
+S = f"results/{SCALE}"
+WORLD = PLAN.has_world
+MONO_SHARDS = range(PLAN.scale["shards"]["mono"])
+BITEXT_SHARDS = range(PLAN.scale["shards"]["bitext"])
+RAW = f"{S}/raw"
+DATASET_OF = {f"{RAW}/{dataset.path}": dataset for dataset in PLAN.datasets.values()}
+
+
+wildcard_constraints:
+    scale=SCALE,
+    corpus=plan.any_of(plan.corpora(PLAN)),
+    lang=plan.any_of(PLAN.languages),
+    pair=r"[a-z]{2,3}-[a-z]{2,3}",
+    name=r"[a-z]{2,3}(-[a-z]{2,3})?",
+    path=r"[^/]+/.+",
+    kind="mono|bitext",
+    shard=r"\d+",
+    run=plan.any_of(PLAN.runs),
+    task=plan.any_of(PLAN.tasks),
+    setting=plan.any_of(
+        setting for task in PLAN.tasks.values() for setting in task["settings"]
+    ),
+    recipe=plan.any_of(run["finetune_recipe"] for run in PLAN.runs.values()),
+    seed=r"\d+",
+    paper=plan.any_of(spec["paper"] for spec in PLAN.specs.values()),
+    item=plan.any_of(spec["item"] for spec in PLAN.specs.values()),
+
+
+# Options that say where or how, never what: as globals in a command they are no `params`, so that another mirror or another
+# number of GPUs does not plan a job again. What they change of the content stands in a digest.
+CLEANING_OVERRIDES = shlex.quote(
+    json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True)
+)
+SETTINGS = " ".join(
+    f"--override {shlex.quote(f'{key}={json.dumps(value)}')}"
+    for key, value in plan.changed_settings(PLAN).items()
+    if key in ("papers", "items", "runs", "seeds")
+)
+LINE_COUNTS = "any" if WORLD else "upstream"
+
+
+def download_options():
+    """Where downloads look. The generated world is a mirror without checksums of upstream, and the only one."""
+    if WORLD:
+        return f"--unchecked-mirror {S}/world --offline --attempts 1"
+    settings = PLAN.settings.get("download", {})
+    mirrors = " ".join(
+        f"--mirror {shlex.quote(mirror)}" for mirror in PLAN.settings.get("mirrors", [])
+    )
+    offline = "--offline" if settings.get("offline") else ""
+    slots = f"--max-parallel {settings.get('parallel', 4)} --slots-dir {S}/raw/.slots"
+    return f"{mirrors} {offline} {slots} --lock config/datasets.lock.tsv"
+
+
+DOWNLOAD_OPTIONS = download_options()
+
+
+def modules(script):
+    """What a script imports from beside it: inputs of the cheap jobs, so that an edit plans them again."""
+    return plan.local_imports(f"workflow/scripts/{script}.py")
+
+
+def raw(ids):
+    """Where the downloads of these dataset ids lie."""
+    return [f"{RAW}/{PLAN.datasets[id_].path}" for id_ in ids]
+
+
+# --- resources: rules own the numbers, a scale may replace them ------------------------------------------------------
+
+
+def resource(rule, key, default):
+    return PLAN.scale.get("resources", {}).get(rule, {}).get(key, default)
+
+
+def gpu_resources(rule):
+    """Slurm's wants for a GPU job: one node by gpu and nodes; several by mpi, with the counts on the job's own srun."""
+    gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
+    if gpu == 0:
+        return {}
+    if nodes == 1:
+        return {"gpu": gpu, "nodes": 1}
+    return {
+        "mpi": "srun",
+        "nodes": nodes,
+        "tasks": nodes,
+        "slurm_extra": f"--gpus-per-node={gpu} --ntasks-per-node=1",
+    }
+
+
+def launcher(rule):
+    """How a rule's script is started: plainly, by torchrun on one node, or by one torchrun per node."""
+    gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
+    if nodes > 1:
+        threads = resource(rule, "threads", 1)
+        return (
+            f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={threads} "
+            f"bash workflow/scripts/launch_node.sh {gpu}"
+        )
+    return f"torchrun --standalone --nproc-per-node={gpu}" if gpu > 1 else "python"
+
+
+PRETRAIN_LAUNCHER = launcher("pretrain")
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def download_id(wildcards):
+    path = f"{RAW}/{wildcards.path}"
+    if path not in DATASET_OF:
+        raise WorkflowError(f"{path}: no row of config/datasets.tsv has this path")
+    return DATASET_OF[path].id
+
+
+def download_digest(wildcards):
+    """A download is done again when its address or its published checksum changes, not when a mirror does."""
+    dataset = PLAN.datasets[download_id(wildcards)]
+    return plan.digest([dataset.url, dataset.sha256])
+
+
+def download_world(wildcards):
+    return f"{S}/world/MANIFEST.tsv" if WORLD else []
+
+
+# --- corpus ----------------------------------------------------------------------------------------------------------
+
+
+def mono_sources(wildcards):
+    return raw(
+        plan.mono_ids(wildcards.corpus, wildcards.lang, PLAN.datasets, PLAN.languages)
+    )
+
+
+def bitext_sources(wildcards):
+    return raw(plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets))
+
+
+def language_id_model(wildcards):
+    chosen = PLAN.scale["language_id"]
+    return f"{S}/corpus/language-id.bin" if chosen == "trained" else raw([chosen])[0]
+
+
+def language_id_texts(wildcards):
+    return [path for _, path in language_id_pairs()]
+
+
+def language_id_pairs():
+    """(language, file) of the text that the language identifier is trained on: all of the world's."""
+    return [
+        (lang, path)
+        for lang in plan.world_languages(PLAN)
+        for path in raw(plan.mono_ids("cc-100", lang, PLAN.datasets, PLAN.languages))
+    ]
+
+
+def language_id_arguments(wildcards):
+    return [f"{lang}={path}" for lang, path in language_id_pairs()]
+
+
+def evaluation_pairs():
+    """(task, file) of the evaluation sets that are kept out of the training text: of the corpus languages only, so that
+    another evaluation language cleans nothing again."""
+    return [
+        (task, path)
+        for task in sorted(PLAN.scale["decontaminate"])
+        for path in raw(
+            plan.task_datasets(
+                PLAN,
+                task,
+                plan.task_languages(PLAN, task, plan.corpus_languages(PLAN)),
+                train=False,
+            )
+        )
+    ]
+
+
+def evaluation_files(wildcards):
+    return [path for _, path in evaluation_pairs()]
+
+
+def evaluation_arguments(wildcards):
+    return [f"{task}={path}" for task, path in evaluation_pairs()]
+
+
+def thresholds(*sections):
+    """A digest of the sections of the cleaning thresholds that a rule reads: another section's number plans nothing here."""
+    return plan.digest({section: CLEANING[section] for section in sections})
+
+
+def mono_texts(data):
+    """Stems of the text shards, without suffix: results/<scale>/corpus/<stem>.clean.txt.zst."""
+    return [
+        f"mono/{corpus}/{lang}/{shard}"
+        for corpus, lang in data
+        for shard in MONO_SHARDS
+    ]
+
+
+def bitext_texts(data):
+    return [
+        f"bitext/{corpus}/{pair}/{shard}"
+        for corpus, pair in data
+        for shard in BITEXT_SHARDS
+    ]
+
+
+def cleaning_outputs(wildcards):
+    mono, bitext = plan.data_of_runs(PLAN, RUNS)
+    return [
+        f"{S}/corpus/{stem}.{kind}"
+        for stems, text in (
+            (mono_texts(mono), "clean.txt.zst"),
+            (bitext_texts(bitext), "clean.tsv.zst"),
+        )
+        for stem in stems
+        for kind in (text, "clean.json", "rejects.tsv.zst")
+    ]
+
+
+# --- vocabulary and shards -------------------------------------------------------------------------------------------
+
+
+def vocabulary_corpora():
+    return mono_texts(plan.vocabulary_data(PLAN))
+
+
+def vocabulary_counts(wildcards):
+    return [f"{S}/corpus/{stem}.clean.json" for stem in vocabulary_corpora()]
+
+
+def vocabulary_inputs(wildcards):
+    """A given model, or the sampling plan and the text to train one on."""
+    if "given" in PLAN.scale["vocabulary"]:
+        return {"given": raw([PLAN.scale["vocabulary"]["given"]])[0]}
+    return {
+        "plan": f"{S}/vocab/sampling_plan.tsv",
+        "text": [f"{S}/corpus/{stem}.clean.txt.zst" for stem in vocabulary_corpora()],
+    }
+
+
+def vocabulary_arguments(wildcards, input):
+    chosen = PLAN.scale["vocabulary"]
+    if "given" in chosen:
+        return f"--given {input.given}"
+    return (
+        f"--plan {input.plan} --corpus {S}/corpus --size {chosen['size']} --sentences {chosen['sentences']} "
+        f"--character-coverage {chosen['character_coverage']}"
+    )
+
+
+def clean_text(wildcards):
+    suffix = {"mono": "txt", "bitext": "tsv"}[wildcards.kind]
+    return f"{S}/corpus/{wildcards.kind}/{wildcards.corpus}/{wildcards.name}/{wildcards.shard}.clean.{suffix}.zst"
+
+
+def run_shards(wildcards):
+    """The manifests of the encoded shards that a run reads."""
+    mono, bitext = plan.data_of_runs(PLAN, [wildcards.run])
+    return [
+        f"{S}/shards/{stem}.json" for stem in mono_texts(mono) + bitext_texts(bitext)
+    ]
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def run_digest(wildcards):
+    return plan.digest(plan.resolve_run(PLAN, wildcards.run))
+
+
+def pretrain_outputs():
+    return [
+        f"{S}/runs/{run}/seed-{seed}/model.safetensors"
+        for run in RUNS
+        for seed in sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    ]
+
+
+def data_outputs():
+    mono, bitext = plan.data_of_runs(PLAN, RUNS)
+    return [
+        f"{S}/vocab/spm.model",
+        *(
+            f"{S}/shards/{stem}.json"
+            for stem in mono_texts(mono) + bitext_texts(bitext)
+        ),
+        *(f"{S}/runs/{run}/sampling_plan.tsv" for run in RUNS),
+    ]
+
+
+# --- evaluation ------------------------------------------------------------------------------------------------------
+
+
+def recipe_digest(wildcards):
+    return plan.digest(
+        plan.resolve_recipe(PLAN, wildcards.task, wildcards.setting, wildcards.recipe)
+    )
+
+
+def recipe(wildcards):
+    name = PLAN.runs[wildcards.run]["finetune_recipe"]
+    return f"{S}/recipes/{wildcards.task}/{wildcards.setting}/{name}.yaml"
+
+
+def encoder(wildcards):
+    seed = plan.pretrain_seed(PLAN, int(wildcards.seed))
+    return f"{S}/runs/{wildcards.run}/seed-{seed}/model.safetensors"
+
+
+def model(wildcards):
+    """The weights that predict: fine-tuned, or for retrieval the encoder as it is."""
+    if not plan.is_finetuned(PLAN, wildcards.task):
+        return encoder(wildcards)
+    return f"{S}/finetuned/{wildcards.run}/{wildcards.task}/{wildcards.setting}/seed-{wildcards.seed}/model.safetensors"
+
+
+def task_files(wildcards):
+    return raw(
+        plan.task_datasets(
+            PLAN, wildcards.task, plan.task_languages(PLAN, wildcards.task), train=False
+        )
+    )
+
+
+def task_files_and_training(wildcards):
+    return raw(
+        plan.task_datasets(
+            PLAN, wildcards.task, plan.task_languages(PLAN, wildcards.task), train=True
+        )
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def all_scores(wildcards):
+    return plan.all_score_paths(PLAN)
+
+
+def spec_scores(wildcards):
+    return plan.score_paths(PLAN, PLAN.specs[f"{wildcards.paper}/{wildcards.item}"])
+
+
+def spec_published(wildcards):
+    return PLAN.specs[f"{wildcards.paper}/{wildcards.item}"].get("published", [])
+
+
+def table_files(wildcards):
+    return [f"results/tables/{item}.tex" for item in PLAN.tables]
+
+
+def figure_files(wildcards):
+    return [
+        f"results/figures/{item}.{suffix}"
+        for item in PLAN.figures
+        for suffix in ("pdf", "png")
+    ]
+
+
+def spec_files(wildcards):
+    return [f"config/tables/{item}.yaml" for item in PLAN.tables] + [
+        f"config/figures/{item}.yaml" for item in PLAN.figures
+    ]
+
+
+# What captions and gaps depend on beside the scores: which scale this is, and which of its runs stand for which.
+VIEW = plan.digest(
+    {
+        "scale": SCALE,
+        "description": PLAN.scale["description"],
+        "world": WORLD,
+        "seeds": PLAN.seeds,
+        "runs": PLAN.settings.get("runs"),
+        "canonical": PLAN.canonical,
+        "tasks": {
+            task: sorted(PLAN.tasks[task]["settings"]) for task in sorted(PLAN.tasks)
+        },
+    }
+)

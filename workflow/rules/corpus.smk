@@ -1,0 +1,290 @@
+# Corpus: upstream text -> shards -> duplicates -> clean text with counts per reason and the rejected lines.
+# A corpus lies at corpus/mono/<corpus>/<language> or corpus/bitext/<corpus>/<pair>; every step keeps its shards.
+
+
+rule split_corpus_mono:
+    input:
+        script="workflow/scripts/split_corpus.py",
+        modules=modules("split_corpus"),
+        text=mono_sources,
+    output:
+        shards=expand(
+            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
+            shard=MONO_SHARDS,
+        ),
+    log:
+        "results/{scale}/logs/split_corpus/mono/{corpus}/{lang}.log",
+    benchmark:
+        "results/{scale}/benchmarks/split_corpus/mono/{corpus}/{lang}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("split_corpus", "mem_mb", 2000),
+        runtime=resource("split_corpus", "runtime", 60),
+    params:
+        root="results/{scale}/raw",
+    shell:
+        "python {input.script} mono --text {input.text} --root {params.root} --out {output.shards} > {log} 2>&1"
+
+
+rule split_corpus_bitext:
+    input:
+        script="workflow/scripts/split_corpus.py",
+        modules=modules("split_corpus"),
+        archive=bitext_sources,
+    output:
+        shards=expand(
+            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            shard=BITEXT_SHARDS,
+        ),
+    log:
+        "results/{scale}/logs/split_corpus/bitext/{corpus}/{pair}.log",
+    benchmark:
+        "results/{scale}/benchmarks/split_corpus/bitext/{corpus}/{pair}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("split_corpus", "mem_mb", 2000),
+        runtime=resource("split_corpus", "runtime", 60),
+    params:
+        root="results/{scale}/raw",
+    shell:
+        "python {input.script} bitext --archive {input.archive} --pair {wildcards.pair} --root {params.root} "
+        "--out {output.shards} > {log} 2>&1"
+
+
+rule find_duplicates_mono:
+    input:
+        script="workflow/scripts/find_duplicates.py",
+        modules=modules("find_duplicates"),
+        config=ancient("config/cleaning.yaml"),
+        shards=expand(
+            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
+            shard=MONO_SHARDS,
+        ),
+    output:
+        duplicates=expand(
+            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.duplicates.npy",
+            shard=MONO_SHARDS,
+        ),
+    log:
+        "results/{scale}/logs/find_duplicates/mono/{corpus}/{lang}.log",
+    benchmark:
+        "results/{scale}/benchmarks/find_duplicates/mono/{corpus}/{lang}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: resource("find_duplicates", "threads", 1)
+    resources:
+        mem_mb=resource("find_duplicates", "mem_mb", 2000),
+        runtime=resource("find_duplicates", "runtime", 60),
+    params:
+        digest=thresholds("duplicates"),
+    shell:
+        "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule find_duplicates_bitext:
+    input:
+        script="workflow/scripts/find_duplicates.py",
+        modules=modules("find_duplicates"),
+        config=ancient("config/cleaning.yaml"),
+        shards=expand(
+            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            shard=BITEXT_SHARDS,
+        ),
+    output:
+        duplicates=expand(
+            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.duplicates.npy",
+            shard=BITEXT_SHARDS,
+        ),
+    log:
+        "results/{scale}/logs/find_duplicates/bitext/{corpus}/{pair}.log",
+    benchmark:
+        "results/{scale}/benchmarks/find_duplicates/bitext/{corpus}/{pair}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: resource("find_duplicates", "threads", 1)
+    resources:
+        mem_mb=resource("find_duplicates", "mem_mb", 2000),
+        runtime=resource("find_duplicates", "runtime", 60),
+    params:
+        digest=thresholds("duplicates"),
+    shell:
+        "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+# Only where the languages are invented; real ones are told apart by the downloaded lid.176.
+rule train_language_id:
+    input:
+        script="workflow/scripts/train_language_id.py",
+        modules=modules("train_language_id"),
+        config=ancient("config/cleaning.yaml"),
+        text=language_id_texts,
+    output:
+        model="results/{scale}/corpus/language-id.bin",
+    log:
+        "results/{scale}/logs/train_language_id.log",
+    benchmark:
+        "results/{scale}/benchmarks/train_language_id.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("train_language_id", "mem_mb", 2000),
+        runtime=resource("train_language_id", "runtime", 30),
+    params:
+        text=language_id_arguments,
+        digest=thresholds("language_id"),
+    shell:
+        "python {input.script} --text {params.text} --out {output.model} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule index_eval_sets:
+    input:
+        script="workflow/scripts/index_eval_sets.py",
+        modules=modules("index_eval_sets"),
+        config=ancient("config/cleaning.yaml"),
+        files=evaluation_files,
+    output:
+        index="results/{scale}/corpus/eval-index.npy",
+    log:
+        "results/{scale}/logs/index_eval_sets.log",
+    benchmark:
+        "results/{scale}/benchmarks/index_eval_sets.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("index_eval_sets", "mem_mb", 4000),
+        runtime=resource("index_eval_sets", "runtime", 60),
+    params:
+        files=evaluation_arguments,
+        digest=thresholds("decontamination"),
+    shell:
+        "python {input.script} --task {params.files} --out {output.index} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule train_pair_model:
+    input:
+        script="workflow/scripts/train_pair_model.py",
+        modules=modules("train_pair_model"),
+        config=ancient("config/cleaning.yaml"),
+        shards=expand(
+            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            shard=BITEXT_SHARDS,
+        ),
+    output:
+        model="results/{scale}/corpus/bitext/{corpus}/{pair}/pair-model.npz",
+    log:
+        "results/{scale}/logs/train_pair_model/{corpus}/{pair}.log",
+    benchmark:
+        "results/{scale}/benchmarks/train_pair_model/{corpus}/{pair}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("train_pair_model", "mem_mb", 4000),
+        runtime=resource("train_pair_model", "runtime", 120),
+    params:
+        digest=thresholds("pair_model"),
+    shell:
+        "python {input.script} --shards {input.shards} --out {output.model} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule clean_mono:
+    input:
+        script="workflow/scripts/clean_mono.py",
+        modules=modules("clean_mono"),
+        config=ancient("config/cleaning.yaml"),
+        shard="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.raw.zst",
+        duplicates="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.duplicates.npy",
+        language_id=language_id_model,
+        index="results/{scale}/corpus/eval-index.npy",
+    output:
+        text="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.txt.zst",
+        counts="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.json",
+        rejects="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.rejects.tsv.zst",
+    log:
+        "results/{scale}/logs/clean_mono/{corpus}/{lang}/{shard}.log",
+    benchmark:
+        "results/{scale}/benchmarks/clean_mono/{corpus}/{lang}/{shard}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("clean_mono", "mem_mb", 2000),
+        runtime=resource("clean_mono", "runtime", 60),
+    params:
+        digest=thresholds("mono", "language_id", "decontamination"),
+    shell:
+        "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
+        "--eval-index {input.index} --language {wildcards.lang} --out {output.text} --counts {output.counts} "
+        "--rejects {output.rejects} --config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule clean_bitext:
+    input:
+        script="workflow/scripts/clean_bitext.py",
+        modules=modules("clean_bitext"),
+        config=ancient("config/cleaning.yaml"),
+        shard="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.raw.zst",
+        duplicates="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.duplicates.npy",
+        pair_model="results/{scale}/corpus/bitext/{corpus}/{pair}/pair-model.npz",
+        language_id=language_id_model,
+        index="results/{scale}/corpus/eval-index.npy",
+    output:
+        text="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.tsv.zst",
+        counts="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.json",
+        rejects="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.rejects.tsv.zst",
+    log:
+        "results/{scale}/logs/clean_bitext/{corpus}/{pair}/{shard}.log",
+    benchmark:
+        "results/{scale}/benchmarks/clean_bitext/{corpus}/{pair}/{shard}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("clean_bitext", "mem_mb", 2000),
+        runtime=resource("clean_bitext", "runtime", 60),
+    params:
+        digest=thresholds("bitext", "language_id", "decontamination"),
+    shell:
+        "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
+        "--eval-index {input.index} --pair-model {input.pair_model} --pair {wildcards.pair} --out {output.text} "
+        "--counts {output.counts} --rejects {output.rejects} "
+        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+
+
+rule report_cleaning:
+    input:
+        script="workflow/scripts/report_cleaning.py",
+        modules=modules("report_cleaning"),
+        gold="results/{scale}/world/gold/dirt.tsv",
+        cleaned=cleaning_outputs,
+        files=evaluation_files,
+    output:
+        report="results/{scale}/corpus/cleaning-report.json",
+    log:
+        "results/{scale}/logs/report_cleaning.log",
+    benchmark:
+        "results/{scale}/benchmarks/report_cleaning.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("report_cleaning", "mem_mb", 2000),
+        runtime=resource("report_cleaning", "runtime", 30),
+    params:
+        root="results/{scale}/raw",
+        corpus="results/{scale}/corpus",
+        files=evaluation_arguments,
+    shell:
+        "python {input.script} --gold {input.gold} --root {params.root} --corpus {params.corpus} "
+        "--task {params.files} --out {output.report} > {log} 2>&1"

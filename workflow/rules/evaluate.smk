@@ -1,0 +1,115 @@
+# Evaluation: recipe -> fine-tuned model -> predictions -> score. Only predict knows model and task, only score knows gold.
+# finetune and predict list no code, as pretrain does not: a task's `version` is raised by hand when its results should change.
+
+
+localrules:
+    resolve_recipe,
+
+
+rule resolve_recipe:
+    input:
+        script=ancient("workflow/scripts/resolve_recipe.py"),
+        task=ancient("config/tasks/{task}.yaml"),
+        scale=ancient("config/scales/{scale}.yaml"),
+    output:
+        recipe="results/{scale}/recipes/{task}/{setting}/{recipe}.yaml",
+    log:
+        "results/{scale}/logs/resolve_recipe/{task}/{setting}/{recipe}.log",
+    benchmark:
+        "results/{scale}/benchmarks/resolve_recipe/{task}/{setting}/{recipe}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("resolve_recipe", "mem_mb", 500),
+        runtime=resource("resolve_recipe", "runtime", 5),
+    params:
+        digest=recipe_digest,
+    shell:
+        "python {input.script} --task {input.task} --setting {wildcards.setting} --recipe {wildcards.recipe} "
+        "--scale {input.scale} --out {output.recipe} > {log} 2>&1"
+
+
+rule finetune:
+    input:
+        script=ancient("workflow/scripts/finetune.py"),
+        recipe=recipe,
+        encoder=encoder,
+        vocabulary="results/{scale}/vocab/spm.model",
+        files=task_files_and_training,
+    output:
+        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
+    log:
+        "results/{scale}/logs/finetune/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: resource("finetune", "threads", 1)
+    resources:
+        **gpu_resources("finetune"),
+        mem_mb=resource("finetune", "mem_mb", 4000),
+        runtime=resource("finetune", "runtime", 120),
+    params:
+        raw="results/{scale}/raw",
+    shell:
+        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
+        "--spm {input.vocabulary} --raw {params.raw} --seed {wildcards.seed} --counts {LINE_COUNTS} --threads {threads} "
+        "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
+
+
+rule predict:
+    input:
+        script=ancient("workflow/scripts/predict.py"),
+        recipe=recipe,
+        model=model,
+        vocabulary="results/{scale}/vocab/spm.model",
+        files=task_files,
+    output:
+        predictions=directory(
+            "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
+        ),
+    log:
+        "results/{scale}/logs/predict/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: resource("predict", "threads", 1)
+    resources:
+        **gpu_resources("predict"),
+        mem_mb=resource("predict", "mem_mb", 4000),
+        runtime=resource("predict", "runtime", 60),
+    params:
+        raw="results/{scale}/raw",
+    shell:
+        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --model {input.model} "
+        "--spm {input.vocabulary} --raw {params.raw} --run {wildcards.run} --scale {wildcards.scale} "
+        "--seed {wildcards.seed} --counts {LINE_COUNTS} --threads {threads} --out {output.predictions} > {log} 2>&1"
+
+
+rule score:
+    input:
+        script="workflow/scripts/score.py",
+        modules=modules("score"),
+        recipe=recipe,
+        predictions="results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}",
+        files=task_files,
+    output:
+        score="results/{scale}/scores/{run}/{task}/{setting}/seed-{seed}.json",
+    log:
+        "results/{scale}/logs/score/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/score/{run}/{task}/{setting}/seed-{seed}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("score", "mem_mb", 2000),
+        runtime=resource("score", "runtime", 30),
+    params:
+        raw="results/{scale}/raw",
+    shell:
+        "python {input.script} --recipe {input.recipe} --predictions {input.predictions} --raw {params.raw} "
+        "--counts {LINE_COUNTS} --out {output.score} > {log} 2>&1"

@@ -1,0 +1,83 @@
+# Pre-training: a run file and a scale make one resolved YAML; that, the shards and the seed make one model.
+
+
+localrules:
+    resolve_run,
+    plan_sampling_run,
+
+
+# The digest of the resolved content decides: a comment in the run file or a number of another run plans nothing.
+rule resolve_run:
+    input:
+        script=ancient("workflow/scripts/resolve_run.py"),
+        run=ancient("config/runs/{run}.yaml"),
+        scale=ancient("config/scales/{scale}.yaml"),
+    output:
+        run="results/{scale}/runs/{run}/run.yaml",
+    log:
+        "results/{scale}/logs/resolve_run/{run}.log",
+    benchmark:
+        "results/{scale}/benchmarks/resolve_run/{run}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("resolve_run", "mem_mb", 500),
+        runtime=resource("resolve_run", "runtime", 5),
+    params:
+        digest=run_digest,
+    shell:
+        "python {input.script} --run {input.run} --scale {input.scale} --out {output.run} > {log} 2>&1"
+
+
+rule plan_sampling_run:
+    input:
+        script=ancient("workflow/scripts/plan_sampling.py"),
+        run="results/{scale}/runs/{run}/run.yaml",
+        manifests=run_shards,
+    output:
+        plan="results/{scale}/runs/{run}/sampling_plan.tsv",
+    log:
+        "results/{scale}/logs/plan_sampling/{run}.log",
+    benchmark:
+        "results/{scale}/benchmarks/plan_sampling/{run}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("plan_sampling", "mem_mb", 1000),
+        runtime=resource("plan_sampling", "runtime", 10),
+    shell:
+        "python {input.script} --run {input.run} --manifests {input.manifests} --out {output.plan} > {log} 2>&1"
+
+
+# No code among the inputs: a model follows from run.yaml, whose `numerics` is raised by hand when results should change.
+# Resumable state lies undeclared beside the model, so that a retry continues (Snakemake deletes declared outputs first).
+rule pretrain:
+    input:
+        script=ancient("workflow/scripts/pretrain.py"),
+        run="results/{scale}/runs/{run}/run.yaml",
+        plan="results/{scale}/runs/{run}/sampling_plan.tsv",
+        shards=run_shards,
+        vocabulary="results/{scale}/vocab/spm.model",
+    output:
+        model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",
+        train="results/{scale}/runs/{run}/seed-{seed}/train.jsonl",
+        cost="results/{scale}/runs/{run}/seed-{seed}/cost.json",
+    log:
+        "results/{scale}/logs/pretrain/{run}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/pretrain/{run}/seed-{seed}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: resource("pretrain", "threads", 1)
+    resources:
+        **gpu_resources("pretrain"),
+        mem_mb=resource("pretrain", "mem_mb", 4000),
+        runtime=resource("pretrain", "runtime", 120),
+    params:
+        shards="results/{scale}/shards",
+    shell:
+        "export OMP_NUM_THREADS={threads}; {PRETRAIN_LAUNCHER} {input.script} --run {input.run} --plan {input.plan} "
+        "--shards {params.shards} --vocabulary {input.vocabulary} --seed {wildcards.seed} --threads {threads} "
+        "--out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"

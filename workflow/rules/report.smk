@@ -1,0 +1,150 @@
+# Report: scores -> one tidy file, tables and figures -> the document. They read scores and published numbers, nothing else.
+# results/tables and results/figures show the configured scale; going to another and back assembles them again, nothing more.
+
+
+localrules:
+    collect_scores,
+    make_table,
+    plot_figure,
+    make_document,
+    compile_document,
+
+
+rule collect_scores:
+    input:
+        script="workflow/scripts/collect_scores.py",
+        modules=modules("collect_scores"),
+        scores=all_scores,
+    output:
+        scores="results/{scale}/scores.tsv",
+    log:
+        "results/{scale}/logs/collect_scores.log",
+    benchmark:
+        "results/{scale}/benchmarks/collect_scores.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("collect_scores", "mem_mb", 1000),
+        runtime=resource("collect_scores", "runtime", 10),
+    params:
+        root="results/{scale}/scores",
+    shell:
+        "python {input.script} --scale {wildcards.scale} --scores-root {params.root} {SETTINGS} "
+        "--out {output.scores} > {log} 2>&1"
+
+
+rule make_table:
+    input:
+        script="workflow/scripts/make_table.py",
+        modules=modules("make_table"),
+        spec="config/tables/{paper}/{item}.yaml",
+        published=spec_published,
+        models="config/published/models.tsv",
+        errata="config/published/errata.csv",
+        scores=spec_scores,
+    output:
+        table="results/tables/{paper}/{item}.tex",
+    log:
+        f"{S}/logs/make_table/{{paper}}/{{item}}.log",
+    benchmark:
+        f"{S}/benchmarks/make_table/{{paper}}/{{item}}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("make_table", "mem_mb", 1000),
+        runtime=resource("make_table", "runtime", 10),
+    params:
+        scale=SCALE,
+        root=f"{S}/scores",
+        view=VIEW,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {SETTINGS} "
+        "--out {output.table} > {log} 2>&1"
+
+
+rule plot_figure:
+    input:
+        script="workflow/scripts/plot_figure.py",
+        modules=modules("plot_figure"),
+        spec="config/figures/{paper}/{item}.yaml",
+        published=spec_published,
+        models="config/published/models.tsv",
+        errata="config/published/errata.csv",
+        scores=spec_scores,
+    output:
+        pdf="results/figures/{paper}/{item}.pdf",
+        png="results/figures/{paper}/{item}.png",
+    log:
+        f"{S}/logs/plot_figure/{{paper}}/{{item}}.log",
+    benchmark:
+        f"{S}/benchmarks/plot_figure/{{paper}}/{{item}}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("plot_figure", "mem_mb", 2000),
+        runtime=resource("plot_figure", "runtime", 10),
+    params:
+        scale=SCALE,
+        root=f"{S}/scores",
+        view=VIEW,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {SETTINGS} "
+        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+
+
+rule make_document:
+    input:
+        script="workflow/scripts/make_document.py",
+        modules=modules("make_document"),
+        specs=spec_files,
+        tables=table_files,
+        figures=figure_files,
+        scores=f"{S}/scores.tsv",
+    output:
+        document="results/tables/all.tex",
+        missing="results/tables/missing.tex",
+    log:
+        f"{S}/logs/make_document.log",
+    benchmark:
+        f"{S}/benchmarks/make_document.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("make_document", "mem_mb", 1000),
+        runtime=resource("make_document", "runtime", 10),
+    params:
+        scale=SCALE,
+        root=f"{S}/scores",
+        view=VIEW,
+    shell:
+        "python {input.script} --scale {params.scale} --scores-root {params.root} {SETTINGS} --specs {input.specs} "
+        "--out {output.document} --missing {output.missing} > {log} 2>&1"
+
+
+# Needs pdflatex, so no target asks for it: snakemake --cores 1 results/tables/all.pdf
+rule compile_document:
+    input:
+        script="workflow/scripts/compile_document.py",
+        modules=modules("compile_document"),
+        document="results/tables/all.tex",
+        missing="results/tables/missing.tex",
+        tables=table_files,
+        figures=figure_files,
+    output:
+        pdf="results/tables/all.pdf",
+    log:
+        f"{S}/logs/compile_document.log",
+    benchmark:
+        f"{S}/benchmarks/compile_document.tsv"
+    conda:
+        "../../envs/tex.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("compile_document", "mem_mb", 1000),
+        runtime=resource("compile_document", "runtime", 10),
+    shell:
+        "python {input.script} --tex {input.document} --out {output.pdf} > {log} 2>&1"

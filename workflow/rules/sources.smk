@@ -1,0 +1,59 @@
+# Sources: rows of config/datasets.tsv, from mirrors or the network; at smoke and mini from a generated world.
+
+
+localrules:
+    build_world,
+    download,
+
+
+rule build_world:
+    input:
+        script="workflow/scripts/build_world.py",
+        modules=modules("build_world"),
+        scale=ancient("config/scales/{scale}.yaml"),
+        datasets=ancient("config/datasets.tsv"),
+    output:
+        manifest="results/{scale}/world/MANIFEST.tsv",
+        dirt="results/{scale}/world/gold/dirt.tsv",
+    log:
+        "results/{scale}/logs/build_world.log",
+    benchmark:
+        "results/{scale}/benchmarks/build_world.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("build_world", "mem_mb", 2000),
+        runtime=resource("build_world", "runtime", 30),
+    params:
+        out="results/{scale}/world",
+        digest=plan.digest(PLAN.scale.get("world")),
+    shell:
+        "python {input.script} --scale {input.scale} --datasets {input.datasets} --out {params.out} > {log} 2>&1"
+
+
+# Retries are the profile's, as for every rule; within one job download.py has its own patience.
+rule download:
+    input:
+        script=ancient("workflow/scripts/download.py"),
+        datasets=ancient("config/datasets.tsv"),
+        world=download_world,
+    output:
+        file="results/{scale}/raw/{path}",
+    log:
+        "results/{scale}/logs/download/{path}.log",
+    benchmark:
+        "results/{scale}/benchmarks/download/{path}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("download", "mem_mb", 500),
+        runtime=resource("download", "runtime", 1440),
+        downloads=1,
+    params:
+        dataset=download_id,
+        digest=download_digest,
+    shell:
+        "python {input.script} --dataset {params.dataset} --datasets {input.datasets} "
+        "{DOWNLOAD_OPTIONS} --out {output.file} > {log} 2>&1"

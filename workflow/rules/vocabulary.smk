@@ -1,0 +1,75 @@
+# Vocabulary: how much of each language, one SentencePiece model for all runs of a scale, and the encoded shards.
+
+
+localrules:
+    plan_sampling_vocabulary,
+
+
+rule plan_sampling_vocabulary:
+    input:
+        script="workflow/scripts/plan_sampling.py",
+        modules=modules("plan_sampling"),
+        counts=vocabulary_counts,
+    output:
+        plan="results/{scale}/vocab/sampling_plan.tsv",
+    log:
+        "results/{scale}/logs/plan_sampling/vocabulary.log",
+    benchmark:
+        "results/{scale}/benchmarks/plan_sampling/vocabulary.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("plan_sampling", "mem_mb", 1000),
+        runtime=resource("plan_sampling", "runtime", 10),
+    params:
+        alpha=PLAN.scale["vocabulary"].get("alpha", 0.3),
+    shell:
+        "python {input.script} --counts {input.counts} --alpha {params.alpha} --out {output.plan} > {log} 2>&1"
+
+
+rule train_vocabulary:
+    input:
+        unpack(vocabulary_inputs),
+        script="workflow/scripts/train_vocabulary.py",
+        modules=modules("train_vocabulary"),
+    output:
+        model="results/{scale}/vocab/spm.model",
+    log:
+        "results/{scale}/logs/train_vocabulary.log",
+    benchmark:
+        "results/{scale}/benchmarks/train_vocabulary.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("train_vocabulary", "mem_mb", 4000),
+        runtime=resource("train_vocabulary", "runtime", 60),
+    params:
+        source=vocabulary_arguments,
+    shell:
+        "python {input.script} {params.source} --out {output.model} > {log} 2>&1"
+
+
+# The manifest is the output; the three arrays beside it are written first and carry their checksums in it.
+rule encode_corpus:
+    input:
+        script="workflow/scripts/encode_corpus.py",
+        modules=modules("encode_corpus"),
+        text=clean_text,
+        vocabulary="results/{scale}/vocab/spm.model",
+    output:
+        manifest="results/{scale}/shards/{kind}/{corpus}/{name}/{shard}.json",
+    log:
+        "results/{scale}/logs/encode_corpus/{kind}/{corpus}/{name}/{shard}.log",
+    benchmark:
+        "results/{scale}/benchmarks/encode_corpus/{kind}/{corpus}/{name}/{shard}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: resource("encode_corpus", "threads", 1)
+    resources:
+        mem_mb=resource("encode_corpus", "mem_mb", 2000),
+        runtime=resource("encode_corpus", "runtime", 60),
+    shell:
+        "python {input.script} --text {input.text} --vocabulary {input.vocabulary} --threads {threads} "
+        "--out {output.manifest} > {log} 2>&1"

@@ -1,0 +1,822 @@
+"""The plan: read and check the whole configuration, and derive from the tables what has to be computed.
+
+    config/tables, config/figures -> (run, task, setting) -> score files -> everything before them
+
+The workflow calls this while it is parsed, so: standard library and PyYAML only (jsonschema to check the files), no
+torch, numpy or pandas. Everything that a user can get wrong is found here, before any job, as one line with file and
+key.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
+from errors import UserError
+
+_BaseLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_BaseLoader):
+    """Safe YAML where a key cannot stand twice: the second would silently win."""
+
+
+def _construct_mapping(loader: yaml.Loader, node: yaml.MappingNode) -> dict:
+    loader.flatten_mapping(node)
+    mapping = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in mapping:
+            line = key_node.start_mark.line + 1
+            raise UserError(f"{loader.file}:{line}: key '{key}' stands twice in one place; remove one")
+        mapping[key] = loader.construct_object(value_node, deep=True)
+    return mapping
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+
+
+def read_yaml(path: str | Path, shown: str | None = None) -> Any:
+    """The content of a YAML file; `shown` is the name that error messages give it."""
+    shown = shown or str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{shown}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{shown}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    loader = _Loader(text)
+    loader.file = shown
+    try:
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{shown}{line}: not YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{shown}: not YAML: {error}") from None
+    finally:
+        loader.dispose()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Messages
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    known = sorted(map(str, known))
+    close = difflib.get_close_matches(str(word), known, n=1)
+    if close:
+        return f"did you mean '{close[0]}'? Allowed: {', '.join(known)}"
+    return f"allowed: {', '.join(known) or 'nothing (there are none yet)'}"
+
+
+def _key(path: Iterable[str | int]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    return text
+
+
+_TYPES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def _explain(error: Any, shown: str) -> str:
+    """One jsonschema error as one line: file, key, what is wrong, what is allowed."""
+    key = _key(error.absolute_path)
+    where = f"{shown}, {key}" if key else shown
+    schema, value = error.schema, error.instance
+    if error.validator == "additionalProperties":
+        allowed = sorted(schema.get("properties", {}))
+        unknown = sorted(str(name) for name in value if name not in schema.get("properties", {}))[0]
+        return f"{shown}, {key + '.' if key else ''}{unknown}: unknown key; {did_you_mean(unknown, allowed)}"
+    if error.validator == "required":
+        missing = sorted(name for name in error.validator_value if name not in value)[0]
+        about = schema.get("properties", {}).get(missing, {}).get("description", "")
+        return f"{where}: key '{missing}' is missing{f' ({about})' if about else ''}"
+    if error.validator == "type":
+        kinds = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+        hint = ""
+        if isinstance(value, bool) and "string" in kinds:
+            hint = '; YAML reads a bare no, yes, on or off as true or false: write it in quotes, "no"'
+        elif isinstance(value, str) and {"number", "integer"} & set(kinds):
+            hint = "; remove the quotes, and write exponents with a point, as 6.0e-4" if _is_number(value) else ""
+        elif value is None:
+            hint = "; give it a value or remove the key"
+        kind = " or ".join(_TYPES[kind] for kind in kinds)
+        return f"{where}: must be {kind}, is {json.dumps(value, ensure_ascii=False, default=str)}{hint}"
+    if error.validator in ("enum", "const"):
+        allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
+        allowed = ["null" if item is None else str(item) for item in allowed]
+        return f"{where}: {value!r} is unknown; {did_you_mean(value, allowed)}"
+    if error.validator == "propertyNames":
+        return f"{where}: {error.instance!r} cannot be a key here; it must match {schema.get('pattern', schema)}"
+    if error.validator == "pattern":
+        about = schema.get("description", f"it must match {error.validator_value}")
+        return f"{where}: {value!r} is not right here: {about}"
+    bounds = {
+        "minimum": "at least",
+        "maximum": "at most",
+        "exclusiveMinimum": "more than",
+        "exclusiveMaximum": "less than",
+    }
+    if error.validator in bounds:
+        return f"{where}: must be {bounds[error.validator]} {error.validator_value}, is {value}"
+    if error.validator in ("minItems", "minLength", "minProperties"):
+        return f"{where}: is empty; give at least {error.validator_value}"
+    if error.validator == "uniqueItems":
+        twice = sorted(str(item) for item in value if value.count(item) > 1)[0]
+        return f"{where}: '{twice}' is named twice; remove one"
+    if error.validator in ("anyOf", "oneOf"):
+        about = schema.get("description")
+        if about:
+            return f"{where}: {json.dumps(value, ensure_ascii=False, default=str)} is not right here: {about}"
+        return _explain(max(error.context, key=lambda inner: len(inner.absolute_path)), shown)
+    return f"{where}: {error.message}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _Schemas:
+    """The JSON schemas of config/schemas, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.validators: dict[tuple[str, bool], Any] = {}
+
+    def check(self, value: Any, kind: str, shown: str, partial: bool = False) -> None:
+        key = (kind, partial)
+        if key not in self.validators:
+            from jsonschema import Draft202012Validator
+
+            path = self.folder / f"{kind}.schema.json"
+            try:
+                schema = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                raise UserError(f"config/schemas/{path.name}: no such file; restore it from the repository") from None
+            except json.JSONDecodeError as error:
+                raise UserError(f"config/schemas/{path.name}:{error.lineno}: not JSON: {error.msg}") from None
+            self.validators[key] = Draft202012Validator(_partial(schema) if partial else schema)
+        if value is None:
+            raise UserError(f"{shown}: the file is empty")
+        # The unknown key first: a misspelt key is also a missing one, and the misspelling is what helps.
+        rank = {"additionalProperties": 0, "type": 1}
+        errors = sorted(
+            self.validators[key].iter_errors(value),
+            key=lambda error: (rank.get(error.validator, 2), [str(part) for part in error.absolute_path]),
+        )
+        if errors:
+            raise UserError(_explain(errors[0], shown))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The configuration
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything under config/, read and checked. `root` is the folder that holds config/."""
+
+    root: Path
+    settings: dict  # config/config.yaml with the overrides of the command line
+    scale: dict  # config/scales/<scale>.yaml
+    runs: dict[str, dict]  # as written; resolve_run makes them those of the scale
+    tasks: dict[str, dict]
+    tables: dict[str, dict]  # "ernie-m/table-01" -> spec; those that the configuration selects
+    figures: dict[str, dict]
+    languages: dict[str, Language]
+    datasets: dict[str, Dataset]
+    _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def scale_name(self) -> str:
+        return self.settings["scale"]
+
+    @property
+    def specs(self) -> dict[str, dict]:
+        return {**self.tables, **self.figures}
+
+    @property
+    def seeds(self) -> list[int]:
+        return self.settings.get("seeds") or self.scale["seeds"]
+
+    @property
+    def has_world(self) -> bool:
+        """Does this scale read the generated mini-world in place of the network?"""
+        return self.scale.get("world") is not None
+
+    @cached_property
+    def canonical(self) -> dict[str, str]:
+        """Run -> the run that stands for it at this scale: of several with equal content, the first by name."""
+        first: dict[str, str] = {}
+        return {name: first.setdefault(run_hash(resolve_run(self, name)), name) for name in sorted(self.runs)}
+
+
+def load_config(
+    root: str | Path = ".", overrides: dict | None = None, path: str | Path = "config/config.yaml"
+) -> Config:
+    """Read and check config/**; `overrides` replace keys of `path` (the command line's `--config key=value`)."""
+    root = Path(root)
+    schemas = _Schemas(root / "config/schemas")
+    settings = read_yaml(root / path, str(path))
+    schemas.check(settings, "config", str(path))
+    overrides = {key: _typed(value) for key, value in (overrides or {}).items()}
+    if overrides:
+        settings = {**settings, **overrides}
+        schemas.check(settings, "config", "--config (command line)")
+    scales = _names(root / "config/scales", "*.yaml")
+    if settings["scale"] not in scales:
+        raise UserError(f"{path}, scale: '{settings['scale']}' is unknown; {did_you_mean(settings['scale'], scales)}")
+
+    languages = load_languages(root / "config/languages.tsv")
+    datasets = load_datasets(root / "config/datasets.tsv")
+    scale_file = f"config/scales/{settings['scale']}.yaml"
+    scale = _read_named(root, scale_file, schemas, "scale")
+    runs = {
+        name: _read_named(root, f"config/runs/{name}.yaml", schemas, "run") for name in _names(root / "config/runs")
+    }
+    tasks = {
+        name: _read_named(root, f"config/tasks/{name}.yaml", schemas, "task", key="task")
+        for name in _names(root / "config/tasks")
+    }
+    config = Config(root, settings, scale, runs, tasks, {}, {}, languages, datasets)
+    _check_scale(config, schemas, scale_file)
+    for name in runs:
+        _check_run(config, name)
+    for name in tasks:
+        _check_task(config, name)
+    specs = {kind: _read_specs(config, schemas, kind) for kind in ("table", "figure")}
+    _check_filters(config, {**specs["table"], **specs["figure"]}, str(path))
+    config.tables.update(_select(settings, specs["table"]))
+    config.figures.update(_select(settings, specs["figure"]))
+    for item, spec in config.specs.items():
+        for run, _, _ in needs(config, spec, item):
+            resolve_run(config, run)  # says so here, not in a job, if the scale leaves an objective without data
+    return config
+
+
+def _typed(value: Any) -> Any:
+    """Snakemake reads `--config seeds=[1,2]` as a list of texts, and null as a text: give them their types back."""
+    if isinstance(value, dict):
+        return {key: _typed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    if value in ("", "null", "~"):
+        return None
+    if value in ("true", "false"):
+        return value == "true"
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value
+
+
+def changed_settings(config: Config, path: str | Path = "config/config.yaml") -> dict:
+    """The settings that the command line changed: what a script needs to see the same configuration."""
+    written = read_yaml(config.root / path, str(path))
+    return {key: value for key, value in sorted(config.settings.items()) if written.get(key) != value}
+
+
+def _names(folder: Path, pattern: str = "*.yaml") -> list[str]:
+    return sorted(path.stem for path in folder.glob(pattern) if not path.name.startswith("."))
+
+
+def _read_named(root: Path, shown: str, schemas: _Schemas, kind: str, key: str = "name") -> dict:
+    value = read_yaml(root / shown, shown)
+    schemas.check(value, kind, shown)
+    stem = Path(shown).stem
+    if value.get(key, stem) != stem:
+        raise UserError(f"{shown}, {key}: is '{value[key]}' but the file is called '{stem}'; make them equal")
+    return value
+
+
+def _read_specs(config: Config, schemas: _Schemas, kind: str) -> dict[str, dict]:
+    folder = config.root / f"config/{kind}s"
+    specs = {}
+    for path in sorted(folder.glob("*/*.yaml")):
+        item = f"{path.parent.name}/{path.stem}"
+        shown = f"config/{kind}s/{item}.yaml"
+        spec = read_yaml(path, shown)
+        schemas.check(spec, kind, shown)
+        for key, expected in (("paper", path.parent.name), ("item", path.stem)):
+            if spec[key] != expected:
+                raise UserError(f"{shown}, {key}: is '{spec[key]}' but the file says '{expected}'; make them equal")
+        _check_spec(config, spec, shown)
+        specs[item] = spec
+    return specs
+
+
+def _select(settings: dict, specs: dict[str, dict]) -> dict[str, dict]:
+    papers, items = settings.get("papers"), settings.get("items")
+    return {
+        item: spec
+        for item, spec in specs.items()
+        if (papers is None or spec["paper"] in papers) and (items is None or item in items)
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checks across files
+
+
+def _known(word: str, known: Iterable[str], where: str, what: str) -> None:
+    known = list(known)
+    if word not in known:
+        raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, known)}")
+
+
+def _check_filters(config: Config, specs: dict[str, dict], shown: str) -> None:
+    settings = config.settings
+    for index, paper in enumerate(settings.get("papers") or []):
+        _known(paper, {spec["paper"] for spec in specs.values()}, f"{shown}, papers[{index}]", "paper")
+    for index, item in enumerate(settings.get("items") or []):
+        _known(item, specs, f"{shown}, items[{index}]", "table or figure")
+    for index, run in enumerate(settings.get("runs") or []):
+        _known(run, config.runs, f"{shown}, runs[{index}]", "run")
+
+
+def _partial(schema: dict) -> dict:
+    """A schema of the same shape where nothing is required: overrides name a few keys."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key not in ("required", "minProperties")}
+    if "properties" in kept:
+        kept["properties"] = {key: _partial(value) for key, value in kept["properties"].items()}
+    return kept
+
+
+def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
+    scale = config.scale
+    schemas.check(scale.get("run_overrides", {}), "run", f"{shown}, run_overrides", partial=True)
+    for key in ("name", "paper", "kind", "data", "objectives"):
+        if key in scale.get("run_overrides", {}):
+            raise UserError(f"{shown}, run_overrides.{key}: a scale does not change what a run is; remove the key")
+    for task, changes in scale.get("task_overrides", {}).items():
+        recipe = {"default": changes.get("recipe", {})}
+        schemas.check({"recipes": recipe}, "task", f"{shown}, task_overrides.{task}", partial=True)
+    vocabulary = scale["vocabulary"]
+    if ("given" in vocabulary) == ("size" in vocabulary):
+        raise UserError(f"{shown}, vocabulary: give either 'given' (a dataset id) or 'size' (to train one)")
+    for key, id_ in (("vocabulary.given", vocabulary.get("given")), ("language_id", scale["language_id"])):
+        if id_ not in (None, "trained"):
+            _known(id_, config.datasets, f"{shown}, {key}", "dataset")
+    world = scale.get("world")
+    if world:
+        for code in world["languages"]:
+            _known(code, config.languages, f"{shown}, world.languages", "language")
+        for key in ("languages", "evaluation_languages"):
+            for index, code in enumerate(scale.get(key) or []):
+                _known(code, world["languages"], f"{shown}, {key}[{index}]", "language of the world")
+        if not scale["languages"]:
+            raise UserError(f"{shown}, languages: a scale with a world lists its languages")
+        for code, corpora in world["bitext"].items():
+            _known(code, world["languages"], f"{shown}, world.bitext", "language of the world")
+            for index, corpus in enumerate(corpora):
+                where = f"{shown}, world.bitext.{code}[{index}]"
+                _found(where, bitext_ids, corpus, "-".join(sorted(("en", code))), config.datasets)
+    for index, code in enumerate(scale.get("languages") or []):
+        _known(code, config.languages, f"{shown}, languages[{index}]", "language")
+    for index, task in enumerate(scale.get("decontaminate", [])):
+        _known(task, _names(config.root / "config/tasks"), f"{shown}, decontaminate[{index}]", "task")
+    for task in scale.get("task_overrides", {}):
+        _known(task, _names(config.root / "config/tasks"), f"{shown}, task_overrides", "task")
+
+
+def _check_run(config: Config, name: str) -> None:
+    run, shown = config.runs[name], f"config/runs/{name}.yaml"
+    data = run.get("data", {})
+    mono, bitext = data.get("mono"), data.get("bitext")
+    if mono:
+        for index, code in enumerate(mono["languages"]):
+            where = f"{shown}, data.mono.languages[{index}]"
+            _known(code, config.languages, where, "language")
+            _found(where, mono_ids, mono["corpus"], code, config.datasets, config.languages)
+    if bitext:
+        for pair, corpora in bitext["corpora"].items():
+            codes = pair.split("-")
+            for code in codes:
+                _known(code, config.languages, f"{shown}, data.bitext.corpora.{pair}", "language")
+            if codes != sorted(set(codes)):
+                raise UserError(
+                    f"{shown}, data.bitext.corpora.{pair}: write the two codes in alphabetical order, "
+                    f"'{'-'.join(sorted(set(codes)))}'"
+                )
+            for index, corpus in enumerate(corpora):
+                where = f"{shown}, data.bitext.corpora.{pair}[{index}]"
+                _found(where, bitext_ids, corpus, pair, config.datasets)
+    for index, objective in enumerate(run["objectives"]):
+        where = f"{shown}, objectives[{index}]"
+        if objective["data"] not in data:
+            raise UserError(
+                f"{where}.data: objective '{objective['name']}' reads '{objective['data']}' "
+                f"but the run has no data.{objective['data']}; add it, or remove the objective"
+            )
+        mask = objective["mask"]
+        if abs(mask["mask"] + mask["random"] + mask["keep"] - 1) > 1e-9:
+            raise UserError(f"{where}.mask: mask + random + keep must be 1")
+    names = [objective["name"] for objective in run["objectives"]]
+    if len(names) != len(set(names)):
+        raise UserError(f"{shown}, objectives: '{max(names, key=names.count)}' stands twice; raise its weight instead")
+    if run["model"]["width"] % run["model"]["heads"]:
+        raise UserError(
+            f"{shown}, model.heads: {run['model']['heads']} does not divide the width {run['model']['width']}"
+        )
+    if bool(run["objectives"]) != (run["schedule"]["steps"] > 0):
+        raise UserError(f"{shown}, schedule.steps: a run with objectives has steps, a run without has 0")
+
+
+def _found(where: str, find: Any, *arguments: Any) -> list[str]:
+    try:
+        return find(*arguments)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def deep_merge(base: dict, changes: dict) -> dict:
+    """`base` with `changes`: mappings are merged key by key, everything else (lists too) is replaced."""
+    merged = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = deep_merge(merged[key], value) if both else copy.deepcopy(value)
+    return merged
+
+
+def resolve_run(config: Config, name: str) -> dict:
+    """One run at the configured scale: what results/<scale>/runs/<run>/run.yaml holds.
+
+    The scale's run_overrides are laid over the run; languages and pairs are those that the scale has. A run without
+    objectives stays untrained: a scale's schedule does not give it steps.
+    """
+    if name not in config._resolved:
+        config._resolved[name] = _resolve_run(config, name)
+    return config._resolved[name]
+
+
+def _resolve_run(config: Config, name: str) -> dict:
+    _known(name, config.runs, "config/runs", "run")
+    run, scale = config.runs[name], config.scale
+    shown = f"config/scales/{config.scale_name}.yaml"
+    resolved = deep_merge({key: value for key, value in run.items() if key != "paper"}, scale.get("run_overrides", {}))
+    if not run["objectives"]:
+        resolved["schedule"] = copy.deepcopy(run["schedule"])
+    allowed = scale.get("languages")
+    world = None  # pair -> the corpora that the generated world has for it
+    if config.has_world:
+        world = {"-".join(sorted(("en", code))): names for code, names in scale["world"]["bitext"].items()}
+    if "data" in resolved:
+        data = resolved["data"]
+        if "mono" in data:
+            languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
+            data["mono"] = {**data["mono"], "languages": languages}
+            if not languages:
+                del data["mono"]
+        if "bitext" in data:
+            corpora = {
+                pair: sorted(corpus for corpus in names if world is None or corpus in world.get(pair, ()))
+                for pair, names in sorted(data["bitext"]["corpora"].items())
+                if allowed is None or set(pair.split("-")) <= set(allowed)
+            }
+            data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
+            if not data["bitext"]["corpora"]:
+                del data["bitext"]
+        for objective in resolved["objectives"]:
+            if objective["data"] not in data:
+                raise UserError(
+                    f"{shown}, languages: leaves objective '{objective['name']}' of run '{name}' "
+                    f"without {objective['data']} data; add languages that the run has such data for"
+                )
+    model, batch = resolved["model"], resolved["batch"]
+    if model["width"] % model["heads"]:
+        raise UserError(
+            f"{shown}, run_overrides.model.heads: run '{name}' gets {model['heads']} heads, "
+            f"which do not divide its width {model['width']}"
+        )
+    if batch["row_length"] + 2 > model["positions"]:
+        raise UserError(
+            f"{shown}, run_overrides.model.positions: run '{name}' has rows of {batch['row_length']} tokens "
+            f"and needs at least {batch['row_length'] + 2} positions, has {model['positions']}"
+        )
+    if resolved["schedule"]["warmup_steps"] > resolved["schedule"]["steps"]:
+        raise UserError(
+            f"{shown}, run_overrides.schedule.warmup_steps: run '{name}' would warm up longer than it trains"
+        )
+    return resolved
+
+
+def digest(value: Any) -> str:
+    """sha256 of a value's canonical JSON: the same for equal content, however it is written or ordered."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def run_hash(resolved: dict) -> str:
+    """The identity of a resolved run: everything in it but its name and the paper it comes from."""
+    return digest({key: value for key, value in resolved.items() if key not in ("name", "paper")})
+
+
+def canonical_run(config: Config, name: str) -> str:
+    """The run that is trained for `name` at this scale (xlm-r-small is xlm-r where the scale makes them equal)."""
+    _known(name, config.runs, "config/runs", "run")
+    return config.canonical[name]
+
+
+def pretrain_seed(config: Config, seed: int) -> int:
+    """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings."""
+    return (seed - 1) % config.scale["pretrain_seeds"] + 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tasks and recipes
+
+
+def _check_task(config: Config, name: str) -> None:
+    task, shown = config.tasks[name], f"config/tasks/{name}.yaml"
+    for index, code in enumerate(task["languages"]):
+        _known(code, config.languages, f"{shown}, languages[{index}]", "language")
+    for setting, how in task["settings"].items():
+        train = (how or {}).get("train", [])
+        for code in [] if train == "all" else train:
+            _known(code, task["languages"], f"{shown}, settings.{setting}.train", "language")
+    for key, pattern in task["datasets"].items():
+        for id_ in _expand_dataset(config, pattern, task["languages"]):
+            _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
+    overrides = config.scale.get("task_overrides", {}).get(name, {})
+    allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
+    for key in overrides:
+        _known(key, allowed, f"config/scales/{config.scale_name}.yaml, task_overrides.{name}", "key")
+
+
+def _expand_dataset(config: Config, pattern: str, languages: Iterable[str]) -> list[str]:
+    """Ids behind a task's dataset: the id, or one per language where it holds `{l3}` (Tatoeba's three letters)."""
+    if "{l3}" not in pattern:
+        return [pattern]
+    codes = [config.languages[code].tatoeba for code in languages if code != "en"]
+    return [pattern.replace("{l3}", code) for code in codes if code]
+
+
+def task_languages(config: Config, task: str, codes: Iterable[str] | None = None) -> list[str]:
+    """The languages of a task that this scale evaluates, in the order of the task."""
+    wanted = codes if codes is not None else config.scale.get("evaluation_languages") or config.scale.get("languages")
+    return [code for code in config.tasks[task]["languages"] if wanted is None or code in wanted]
+
+
+def task_datasets(config: Config, task: str, languages: Iterable[str], train: bool) -> list[str]:
+    """Ids of the files that a task reads for these languages; `train` adds the training files."""
+    sources = config.tasks[task]["datasets"]
+    ids = [
+        id_
+        for key in sorted(sources)
+        if train or key != "train"
+        for id_ in _expand_dataset(config, sources[key], languages)
+    ]
+    return sorted(set(ids))
+
+
+def is_finetuned(config: Config, task: str) -> bool:
+    """Retrieval reads the pre-trained encoder as it is; every other task fine-tunes it first."""
+    return config.tasks[task]["kind"] != "retrieval"
+
+
+def resolve_recipe(config: Config, task: str, setting: str, recipe: str) -> dict:
+    """How one task is fine-tuned and scored at this scale: results/<scale>/recipes/<task>/<setting>/<recipe>.yaml."""
+    _known(task, config.tasks, "config/tasks", "task")
+    definition = config.tasks[task]
+    shown = f"config/tasks/{task}.yaml"
+    _known(setting, definition["settings"], f"{shown}, settings", "setting")
+    recipes = definition["recipes"]
+    name = recipe if recipe in recipes else "default"
+    _known(name, recipes, f"{shown}, recipes", "recipe")
+    chosen = recipes[name] or {}
+    by_setting = (chosen.get("settings") or {}).get(setting) or {}
+    languages = task_languages(config, task)
+    train = (definition["settings"][setting] or {}).get("train", [])
+    resolved = {key: value for key, value in definition.items() if key not in ("settings", "recipes")}
+    resolved |= {
+        "languages": languages,
+        "setting": setting,
+        "train_languages": list(languages) if train == "all" else list(train),
+        "train_limit": None,
+        "recipe": {
+            **deep_merge({key: value for key, value in chosen.items() if key != "settings"}, by_setting),
+            "name": name,
+        },
+    }
+    return deep_merge(resolved, config.scale.get("task_overrides", {}).get(task, {}))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables and figures
+
+
+def _check_spec(config: Config, spec: dict, shown: str) -> None:
+    """Tasks, settings and runs that a table names exist, or are announced: a typing error must not print as `--`."""
+    vocabulary = read_announced(config.root)
+    tasks = {*config.tasks, *vocabulary["tasks"]}
+    settings = {setting for task in config.tasks.values() for setting in task["settings"]} | set(vocabulary["settings"])
+    runs = {*config.runs, *vocabulary["runs"]}
+    for index, column in enumerate(spec["columns"]):
+        _known(column["task"], tasks, f"{shown}, columns[{index}].task", "task")
+        if "setting" in column:
+            _known(column["setting"], settings, f"{shown}, columns[{index}].setting", "setting")
+    for number, group in enumerate(spec["groups"]):
+        where = f"{shown}, groups[{number}]"
+        if "setting" in group:
+            _known(group["setting"], settings, f"{where}.setting", "setting")
+        elif any("setting" not in column for column in spec["columns"]):
+            raise UserError(f"{where}: key 'setting' is missing, and not every column has one of its own")
+        for index, row in enumerate(group["rows"]):
+            if "run" in row:
+                _known(row["run"], runs, f"{where}.rows[{index}].run", "run")
+    if "published" in spec and not (config.root / spec["published"]).is_file():
+        raise UserError(f"{shown}, published: {spec['published']}: no such file")
+
+
+def read_announced(root: Path) -> dict[str, list[str]]:
+    """What tables may name although nothing computes it yet: it is printed as `--` and listed as missing."""
+    path = root / "config/announced.yaml"
+    if str(path) not in _announced:
+        announced = read_yaml(path, "config/announced.yaml")
+        with open(root / "config/published/models.tsv", encoding="utf-8") as models:
+            rows = [line.split("\t") for line in models.read().splitlines()]
+        published = [row[0] for row in rows[1:] if row[0]]
+        _announced[str(path)] = {**announced, "runs": [*announced["runs"], *published]}
+    return _announced[str(path)]
+
+
+_announced: dict[str, dict[str, list[str]]] = {}
+
+
+def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str, str, str]]:
+    """The (run, task, setting) that stand behind a table or figure, sorted.
+
+    Runs are canonical. Left out: rows without a run of ours, runs that config.yaml does not select, tasks and settings
+    that nothing computes yet, tasks in none of whose languages this scale evaluates.
+    """
+    selected = config.settings.get("runs")
+    found = set()
+    for group in spec["groups"]:
+        for row in group["rows"]:
+            run = row.get("run")
+            if run not in config.runs or (selected is not None and run not in selected):
+                continue
+            for column in spec["columns"]:
+                task, setting = column["task"], column.get("setting", group.get("setting"))
+                if task not in config.tasks or setting not in config.tasks[task]["settings"]:
+                    continue
+                if task_languages(config, task):
+                    found.add((canonical_run(config, run), task, setting))
+    return sorted(found)
+
+
+def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:
+    return f"results/{config.scale_name}/scores/{run}/{task}/{setting}/seed-{seed}.json"
+
+
+def score_paths(config: Config, spec: dict) -> list[str]:
+    """The score files that a table or figure reads at this scale."""
+    return [score_path(config, *need, seed) for need in needs(config, spec) for seed in config.seeds]
+
+
+def all_needs(config: Config) -> list[tuple[str, str, str]]:
+    """The union of `needs` over every selected table and figure."""
+    return sorted({need for spec in config.specs.values() for need in needs(config, spec)})
+
+
+def all_score_paths(config: Config) -> list[str]:
+    return [score_path(config, *need, seed) for need in all_needs(config) for seed in config.seeds]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Data
+
+
+def load_cleaning(config: Config) -> dict:
+    """The thresholds of config/cleaning.yaml with those of the scale laid over them."""
+    shown = "config/cleaning.yaml"
+    thresholds = read_yaml(config.root / shown, shown)
+    for section, numbers in (thresholds or {}).items():
+        if not isinstance(numbers, dict):
+            raise UserError(f"{shown}, {section}: must be a mapping of thresholds")
+    where = f"config/scales/{config.scale_name}.yaml, cleaning"
+    for section, changes in config.scale.get("cleaning", {}).items():
+        _known(section, thresholds, where, "section")
+        if not isinstance(changes, dict):
+            raise UserError(f"{where}.{section}: must be a mapping of thresholds")
+        for key, value in changes.items():
+            _known(key, thresholds[section], f"{where}.{section}", "threshold")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UserError(f"{where}.{section}.{key}: must be a number, is {json.dumps(value)}")
+    return deep_merge(thresholds, config.scale.get("cleaning", {}))
+
+
+def data_of_runs(config: Config, runs: Iterable[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What these runs train on: sorted (corpus, language) and (corpus, pair)."""
+    mono, bitext = set(), set()
+    for run in runs:
+        data = resolve_run(config, run).get("data", {})
+        if "mono" in data:
+            mono |= {(data["mono"]["corpus"], code) for code in data["mono"]["languages"]}
+        if "bitext" in data:
+            bitext |= {(corpus, pair) for pair, names in data["bitext"]["corpora"].items() for corpus in names}
+    return sorted(mono), sorted(bitext)
+
+
+def corpora(config: Config) -> list[str]:
+    """The names of all corpora that some run may read."""
+    names = set()
+    for run in config.runs.values():
+        data = run.get("data", {})
+        names |= {data["mono"]["corpus"]} if "mono" in data else set()
+        names |= {corpus for pair in data.get("bitext", {}).get("corpora", {}).values() for corpus in pair}
+    return sorted(names)
+
+
+def corpus_languages(config: Config) -> list[str]:
+    """The languages of pre-training text at this scale, over all runs: what decontamination has to cover."""
+    mono, bitext = data_of_runs(config, config.runs)
+    return sorted({code for _, code in mono} | {code for _, pair in bitext for code in pair.split("-")})
+
+
+def vocabulary_data(config: Config) -> list[tuple[str, str]]:
+    """(corpus, language) of the text that a vocabulary is trained on: all languages of the scale, whatever the runs."""
+    return [("cc-100", code) for code in sorted(config.scale["languages"] or corpus_languages(config))]
+
+
+def world_languages(config: Config) -> list[str]:
+    return sorted(config.scale["world"]["languages"]) if config.has_world else []
+
+
+def any_of(names: Iterable[str]) -> str:
+    """A wildcard constraint: exactly one of these names."""
+    return "|".join(re.escape(name) for name in sorted(set(names))) or "nothing"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Code as an input of cheap jobs
+
+
+def local_imports(script: str | Path) -> list[str]:
+    """The modules beside a script that it imports, directly or through each other, as paths in the script's spelling.
+
+    Snakemake sees an edit of a job's script but not of what the script imports; rules list these files as inputs.
+    """
+    folder = Path(script).parent
+    found: set[Path] = set()
+    todo = [Path(script)]
+    while todo:
+        path = todo.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        for name in _imported_names(path):
+            parts = name.split(".")
+            for depth in range(1, len(parts) + 1):
+                base = folder.joinpath(*parts[:depth])
+                todo += [candidate for candidate in (base.with_suffix(".py"), base / "__init__.py")]
+    return sorted(str(path) for path in found if path != Path(script))
+
+
+def _imported_names(path: Path) -> set[str]:
+    status = path.stat()
+    return _parsed_imports(str(path), status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _parsed_imports(path: str, _mtime_ns: int, _size: int) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"), path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names

@@ -1,0 +1,44 @@
+"""Write one pre-training run at one scale: the run file, the scale's overrides over it, and only the data it has."""
+
+import argparse
+from pathlib import Path
+
+import yaml
+
+import plan
+from atomic import write_text
+from errors import UserError, run_main
+
+HEADER = (
+    "# {run} at scale {scale}: written by resolve_run.py from config/runs/{run}.yaml and config/scales/{scale}.yaml\n"
+)
+
+
+def render(config: plan.Config, name: str) -> str:
+    """The resolved run as YAML: sorted keys, so that equal content is equal bytes."""
+    content = yaml.safe_dump(plan.resolve_run(config, name), sort_keys=True, allow_unicode=True, width=120)
+    return HEADER.format(run=name, scale=config.scale_name) + content
+
+
+def config_of(path: Path, scale: Path, folder: str) -> plan.Config:
+    """The configuration that a file of config/<folder>/ belongs to, at the scale of config/scales/<scale>.yaml."""
+    root = path.resolve().parent.parent.parent
+    if path.resolve().parent != root / "config" / folder:
+        raise UserError(f"{path}: must lie in config/{folder} of the repository, where its neighbours are")
+    if scale.resolve().parent != root / "config/scales":
+        raise UserError(f"{scale}: must lie in config/scales of the same repository")
+    return plan.load_config(root, {"scale": scale.stem})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", required=True, type=Path, help="config/runs/<run>.yaml")
+    parser.add_argument("--scale", required=True, type=Path, help="config/scales/<scale>.yaml")
+    parser.add_argument("--out", required=True, type=Path, help="results/<scale>/runs/<run>/run.yaml")
+    arguments = parser.parse_args()
+    config = config_of(arguments.run, arguments.scale, "runs")
+    write_text(arguments.out, render(config, arguments.run.stem))
+
+
+if __name__ == "__main__":
+    run_main(main)
