@@ -14,6 +14,7 @@ from atomic import write_text
 from errors import UserError, run_main
 from scores import load_results
 from tables import (
+    AVERAGE,
     Context,
     Table,
     add_context_arguments,

@@ -259,7 +259,7 @@ def render_latex(table: Table) -> str:
         rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
         r"\setlength{\LTcapwidth}{\linewidth}",
         rf"\begin{{longtable}}{{{layout}}}",
-        rf"\caption[{latex.escape(name)}: {latex.escape(spec['title'])}]{{{' '.join(caption)}}}\label{{{label(spec)}}}\\",
+        rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\",
         r"\toprule",
         header,
         r"\midrule",
