@@ -220,6 +220,11 @@ def finetune(
         updates = max(1, round(hyper.epochs * updates_per_epoch))
         evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
         warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
+        if warmup >= updates:
+            raise UserError(
+                f"recipe.warmup_steps: {warmup} of {updates} updates, so the learning rate would never be reached; "
+                "set warmup_steps to null and warmup_fraction to a share"
+            )
         optimizer = make_optimizer(model, hyper)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
 
