@@ -6,7 +6,7 @@ a folder or an http(s) address that holds <host>/<path of the url>. What arrives
 never holds a partial file.
 
 Two kinds of failure: 403, 404, a wrong checksum and the like give a source up; 429, 5xx, a broken or silent connection
-are tried again with growing pauses. While one source pauses the next is asked; one that just gave bytes goes on at once.
+are tried again with growing pauses. While one source pauses the next is asked, but one that just gave bytes goes on.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import http.client
+import io
 import json
 import os
 import random
@@ -93,7 +94,8 @@ class Source:
     folder: Path | None = None
     path: str = ""  # inside the folder
     checked: bool = True
-    failures: int = 0
+    tries: int = 0
+    failures: int = 0  # in a row, without a new byte
     not_before: float = 0.0
     best: int = 0  # most bytes that were ever on disk; more is progress
     given_up: bool = False
@@ -329,7 +331,9 @@ def _open(url: str, headers: dict[str, str], stall: float) -> http.client.HTTPRe
         if isinstance(error.reason, TimeoutError):
             raise SourceFailed(f"no answer for {stall:g} s", again=True) from None
         raise SourceFailed(f"cannot reach it: {error.reason}", again=True, cost=UNREACHABLE_COST) from None
-    except (TimeoutError, http.client.HTTPException, OSError) as error:
+    except TimeoutError:
+        raise SourceFailed(f"no answer for {stall:g} s", again=True) from None
+    except (http.client.HTTPException, OSError) as error:
         raise SourceFailed(f"no answer: {error or type(error).__name__}", again=True) from None
 
 
@@ -379,8 +383,11 @@ def fetch_http(source: Source, out: Path, expected: Expected, patience: Patience
         raise
 
 
-def _receive(source, file, state_path: Path, expected: Expected, patience: Patience, label: str) -> bool:
+def _receive(
+    source: Source, file: io.FileIO, state_path: Path, expected: Expected, patience: Patience, label: str
+) -> bool:
     """Fill the open partial file; return whether earlier bytes were kept."""
+    assert source.url is not None
     state = _read_state(state_path)
     have = os.fstat(file.fileno()).st_size
     headers = {}
@@ -433,6 +440,8 @@ def _receive(source, file, state_path: Path, expected: Expected, patience: Patie
             )
         if expected.bytes is not None and total is not None and total != expected.bytes:
             raise SourceFailed(f"{total} bytes, but {expected.origin} says {expected.bytes}", sums=True)
+        if total is None and not response.chunked:
+            total = expected.bytes  # the only sign of a cut-off file
         if total is not None and total - have > shutil.disk_usage(state_path.parent).free:
             raise UserError(f"{state_path.parent}: {total - have} bytes are to come and fewer are free; make room")
         write_text(state_path, json.dumps({"url": source.url, "total": total, **version}) + "\n")
@@ -444,7 +453,10 @@ def _receive(source, file, state_path: Path, expected: Expected, patience: Patie
     return resumed
 
 
-def _copy_body(response, file, have: int, total: int | None, patience: Patience, label: str) -> int:
+def _copy_body(
+    response: http.client.HTTPResponse, file: io.FileIO, have: int, total: int | None, patience: Patience, label: str
+) -> int:
+    """Append the body to the partial file; return the bytes that it then has."""
     progress = Progress(label)
     mark, mark_time = have, time.monotonic()
     while True:
@@ -571,6 +583,7 @@ def download(
 def _note(source: Source, failure: SourceFailed, out: Path, patience: Patience, chance: random.Random) -> None:
     """Give the source up, or set when it may be asked again."""
     source.wrong_sums = failure.sums
+    source.tries += 1
     reason = str(failure)
     if failure.again and source.url is not None:
         part = part_paths(out, source.url)[0]
@@ -581,9 +594,7 @@ def _note(source: Source, failure: SourceFailed, out: Path, patience: Patience, 
             reason += f", asks to wait {failure.pause:.0f} s, longer than --max-retry-after"
             source.given_up = True
         elif source.failures >= patience.attempts:
-            reason += f" (the last of {patience.attempts} failures without a new byte)"
-            if failure.cost > 1:
-                reason = str(failure)
+            reason += f" (given up after {source.tries} tries)"
             source.given_up = True
         else:
             growth = min(max(source.failures - 1, 0), 30)
