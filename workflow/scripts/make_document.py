@@ -12,7 +12,7 @@ from pathlib import Path
 import latex
 from atomic import write_text
 from errors import UserError, run_main
-from scores import load_results
+from scores import group_paths
 from tables import (
     AVERAGE,
     Context,
@@ -158,7 +158,7 @@ def describe_runs(tables: Iterable[tuple[dict, Table]]) -> list[tuple[str, str]]
 def seeds_found(context: Context, specs: Iterable[dict]) -> tuple[list[int], int]:
     """Seeds that have a score file, and how many score files there are."""
     files = sorted({path for spec in specs for path in context.expected(spec) if path.exists()})
-    seeds = {score.seed for path in files for score in load_results({0: path}, context.scale).by_seed[0][:1]}
+    seeds = {seed for by_seed in group_paths(files).values() for seed in by_seed}
     return sorted(seeds), len(files)
 
 
@@ -256,7 +256,7 @@ def render_document(
             if kind == "table":
                 lines.append(rf"\input{{{relative(tables_root / key(spec), out)}}}")
             else:
-                lines.append(r"\ifdefined\itemheading\itemheading\let\itemheading\undefined\fi")
+                lines.append(r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi")
                 lines += figure_lines(spec, context, relative(figures_root / f"{key(spec)}.pdf", out))
     lines += [
         "",
@@ -295,13 +295,25 @@ def key(spec: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_context_arguments(parser)
+    parser.add_argument(
+        "--specs", nargs="+", type=Path, help="the items to show; default: those that the configuration selects"
+    )
     parser.add_argument("--tables", default=Path("results/tables"), type=Path, help="default: %(default)s")
     parser.add_argument("--figures", default=Path("results/figures"), type=Path, help="default: %(default)s")
     parser.add_argument("--out", required=True, type=Path, help="the document: results/tables/all.tex")
     parser.add_argument("--missing", required=True, type=Path, help="its appendix: results/tables/missing.tex")
     args = parser.parse_args()
     context, table_specs, figure_specs = load_context(args.config, args.scale, args.scores_root, args.override)
-    tables = [(spec, build(spec, context)) for _, spec in sorted(table_specs.items())]
+    if args.specs:
+        wanted = {f"{path.parent.name}/{path.stem}" for path in args.specs}
+        for name in sorted(wanted - {*table_specs, *figure_specs}):
+            raise UserError(
+                f"--specs: {name} is no table or figure that {args.config} selects; mend 'papers' or 'items'"
+            )
+        table_specs = {name: spec for name, spec in table_specs.items() if name in wanted}
+        figure_specs = {name: spec for name, spec in figure_specs.items() if name in wanted}
+    ordered = sorted(table_specs.values(), key=lambda spec: (key(spec) != SUMMARY, key(spec)))
+    tables = [(spec, build(spec, context)) for spec in ordered]
     figures = [spec for _, spec in sorted(figure_specs.items())]
     listed = [(item_name(spec, context), missing_cells(table)) for spec, table in tables]
     listed += [(item_name(spec, context), missing_curves(spec, context)) for spec in figures]

@@ -255,7 +255,7 @@ def render_latex(table: Table) -> str:
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
         # the document's heading stands on the page of its first table, also on a turned page
-        r"\ifdefined\itemheading\itemheading\let\itemheading\undefined\fi",
+        r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi",
         rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
         r"\setlength{\LTcapwidth}{\linewidth}",
         rf"\begin{{longtable}}{{{layout}}}",

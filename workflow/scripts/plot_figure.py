@@ -6,6 +6,7 @@ bytes: no dates in the files, fixed size and fonts.
 
 import argparse
 import statistics
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from tables import (
 COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-SIZE_INCHES = (6.0, 3.7)
+SIZE_INCHES = (6.8, 3.8)
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -202,11 +203,14 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
 
 
 def caption_of_scale(curves: Curves, context: Context) -> str:
-    """Two short lines under the axes, so that the picture alone cannot be taken for the paper's."""
-    over = f"mean over {len(curves.languages)} languages and both directions, band: one standard deviation over seeds"
-    nature = scale_words(context)
-    middle = nature.find(" ", len(nature) // 2)
-    return f"Reproduced: {over}.\n" + (nature if len(nature) < 110 else nature[:middle] + "\n" + nature[middle + 1 :])
+    """Small print under the axes, so that the picture alone cannot be taken for the paper's."""
+    words = (
+        f"Reproduced: mean over {len(curves.languages)} languages and both directions; "
+        "band: one standard deviation over seeds."
+    )
+    if not curves.same_depth:
+        words += " The models differ in depth: each point stands at its layer divided by its model's number of layers."
+    return textwrap.fill(f"{words} {scale_words(context)}", width=125)
 
 
 def save(figure: plt.Figure, out: Path, kind: str) -> None:

@@ -471,7 +471,8 @@ def item_name(spec: dict, context: Context) -> str:
     if spec["paper"] not in names:
         raise UserError(f"config/published/papers.tsv: no line with key {spec['paper']!r}; add one")
     kind, _, number = spec["item"].partition("-")
-    return f"{names[spec['paper']]}, {kind} {int(number)}" if number.isdigit() else names[spec["paper"]]
+    item = f"{kind} {int(number)}" if number.isdigit() else spec["item"]
+    return f"{names[spec['paper']]}, {item}"
 
 
 def label(spec: dict) -> str:
