@@ -796,3 +796,26 @@ def test_progress_is_a_line_now_and_then_in_a_log(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and "50.0 MB of 100.0 MB (50 %)" in lines[1] and "s left" in lines[1]
     assert "\r" not in "".join(lines)
+
+
+def test_real_mirror_files(mirror, repository, tmp_path):
+    """An exact file passes its published sum; excerpts and stand-ins pass as what their manifest says they are."""
+    table = d.load_datasets(repository / "config" / "datasets.tsv")
+    mirrors = [
+        d.Mirror(str(mirror)),
+        d.Mirror(str(mirror / "excerpts"), False),
+        d.Mirror(str(mirror / "standins"), False),
+    ]
+    lock = tmp_path / "lock.tsv"
+    for id_, place in (
+        ("xquad/de", ""),
+        ("xnli/1.0", "excerpts"),
+        ("squad/1.1-dev", "excerpts"),
+        ("cc-100/zh-Hans", "standins"),
+        ("alignment/test-sets", ""),
+    ):
+        out = tmp_path / table[id_].path
+        source = d.download(table[id_], out, mirrors, lock=lock, offline=True)
+        assert source.startswith(str(mirror / place))
+        assert out.read_bytes() == Path(source).read_bytes()
+    assert not lock.exists()
