@@ -153,7 +153,7 @@ def mono_sources(wildcards):
 
 
 def bitext_sources(wildcards):
-    return raw(plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets))
+    return raw(plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets, PLAN.languages))
 
 
 def language_id_model(wildcards):

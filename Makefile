@@ -1,0 +1,57 @@
+# make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex
+# make smoke  the same at scale smoke: minutes, every code path, numbers that mean nothing
+# make test   style, unit tests, the workflow's plans, and the smoke scale for real
+# make setup  only .venv        make lint  only style        make lock  write requirements.lock again
+#
+# Needs Python 3.11 or newer with venv, make and a C++ compiler (g++: fasttext is compiled). PYTHON=python3.12 make chooses another.
+
+PYTHON ?= python3
+CORES ?= all
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+# The rules call `python` and `torchrun`: those of .venv.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.DEFAULT_GOAL := all
+.PHONY: all smoke test lint setup lock pdf
+.DELETE_ON_ERROR:
+
+all: setup
+	snakemake --cores $(CORES) results/tables/all.tex
+
+smoke: setup
+	snakemake --cores $(CORES) --config scale=smoke -- results/tables/all.tex
+
+pdf: setup
+	snakemake --cores $(CORES) results/tables/all.pdf
+
+test: lint
+	python -m pytest
+
+lint: setup
+	ruff check workflow tests
+	ruff format --check workflow tests
+	snakefmt --check workflow
+	snakemake --lint
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $$($(PYTHON) --version 2>&1 || echo no python3) is too old: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "error: $(PYTHON) lacks the module venv: install it (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
+	@command -v $${CXX:-g++} > /dev/null || command -v c++ > /dev/null || \
+	  { echo "error: no C++ compiler, and fasttext has no binary packages: install one (Debian and Ubuntu: apt-get install g++ python3-dev)" >&2; exit 2; }
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --requirement requirements.lock
+	touch $@
+
+lock:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --requirement requirements.txt
+	{ echo '# Written by `make lock` from requirements.txt; `make setup` installs it.'; \
+	  $(VENV)/bin/python -m pip freeze | sed 's/+[a-z0-9.]*$$//' | sort -f; } > requirements.lock
+	touch $(STAMP)
