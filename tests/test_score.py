@@ -1,0 +1,221 @@
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+import score
+from errors import UserError
+from tasks import tatoeba, ud_pos, xnli
+from test_tasks import ud_tgz, word, xnli_row, xnli_zip
+
+XNLI_10 = "dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
+UD = "lindat.mff.cuni.cz/repository/xmlui/bitstream/handle/11234/1-3105/ud-treebanks-v2.5.tgz"
+LASER = "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1"
+MOCK = "raw.githubusercontent.com/google-research/xtreme/master/mock_test_data"
+
+
+@pytest.fixture
+def world(tmp_path, repository):
+    """Four German and four French XNLI rows, two tagged sentences, three sentence pairs; perfect predictions of all."""
+    raw = tmp_path / "raw"
+    for path in (XNLI_10, UD, f"{LASER}/x"):
+        (raw / path).parent.mkdir(parents=True, exist_ok=True)
+    labels = ["neutral", "entailment", "contradiction", "entailment"]
+    rows = [
+        xnli_row(language, label, f"{language} {i}", "b", str(i))
+        for language in ("de", "fr")
+        for i, label in enumerate(labels)
+    ]
+    xnli_zip(raw / XNLI_10, rows)
+    text = "\n".join([word(1, "a", "NOUN"), word(2, "b", "VERB", 1), "", word(1, "c", "NOUN"), "", ""])
+    ud_tgz(raw / UD, {f"UD_X/{code}_x-ud-test.conllu": text for code in ("de", "fr")})
+    for code in ("deu", "fra"):
+        (raw / LASER / f"tatoeba.{code}-eng.{code}").write_text("eins\nzwei\ndrei\n")
+        (raw / LASER / f"tatoeba.{code}-eng.eng").write_text("one\ntwo\nthree\n")
+
+    def make(task: str, setting: str) -> SimpleNamespace:
+        content = yaml.safe_load((repository / "config/tasks" / f"{task}.yaml").read_text())
+        content.pop("settings")
+        hyper = {k: v for k, v in content.pop("recipes")["default"].items() if k != "settings"}
+        content |= {"setting": setting, "languages": ["de", "fr"], "train_languages": ["en"], "train_limit": None}
+        recipe = tmp_path / f"{task}.yaml"
+        recipe.write_text(yaml.safe_dump({**content, "recipe": {**hyper, "name": "default"}}))
+        folder = tmp_path / task
+        folder.mkdir()
+        module = score.task_module(task)
+        from tasks.recipe import load_recipe, raw_paths
+
+        paths = raw_paths(
+            load_recipe(recipe), raw, repository / "config/datasets.tsv", repository / "config/languages.tsv"
+        )
+        test = module.read_test(paths, ["de", "fr"], {})
+        described = {}
+        for language, examples in test.items():
+            gold = module.gold_of(examples)
+            described[language] = {"n": len(gold), "inputs_sha256": module.inputs_of(examples)}
+            module.write_predictions(folder / f"test-{language}.tsv", gold)
+            if task == "tatoeba":
+                layers = {(d, layer): gold if layer else [0, 0, 0] for d in tatoeba.DIRECTIONS for layer in range(4)}
+                layers["xx-en", 2] = [0, 1, 1]
+                tatoeba.write_layer_predictions(folder / f"layers-{language}.tsv", layers)
+        facts = {"run": "r", "scale": "mini", "seed": 4, "pretrain_seed": 1, "task": task, "task_version": 1}
+        facts |= {"setting": setting, "recipe": "default", "max_length": 128, "split": "test", "run_hash": "h"}
+        facts |= {"commit": "c", "dtype": "float32", "layers": 3, "layer": 2, "selection": None, "languages": described}
+        (folder / "predictions.json").write_text(json.dumps(facts))
+        return SimpleNamespace(
+            recipe=recipe,
+            predictions=folder,
+            raw=raw,
+            counts="any",
+            datasets=repository / "config/datasets.tsv",
+            language_table=repository / "config/languages.tsv",
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("task", "setting"), [("xnli", "cross-lingual-transfer"), ("ud-pos", "cross-lingual-transfer")]
+)
+def test_gold_as_prediction_scores_100(world, task, setting):
+    result = score.score_folder(world(task, setting))
+    assert {entry["value"] for entry in result["scores"]} == {100.0}
+    metrics = ["accuracy"] if task == "xnli" else ["f1", "accuracy"]
+    order = [(language, metric) for language in ("de", "fr") for metric in metrics]
+    assert [(entry["language"], entry["metric"]) for entry in result["scores"]] == order
+    assert {key: result[key] for key in ("run", "seed", "pretrain_seed", "scale", "task_version", "run_hash")} == {
+        "run": "r",
+        "seed": 4,
+        "pretrain_seed": 1,
+        "scale": "mini",
+        "task_version": 1,
+        "run_hash": "h",
+    }
+
+
+def test_entries_by_hand(world):
+    args = world("xnli", "cross-lingual-transfer")
+    xnli.write_predictions(args.predictions / "test-fr.tsv", ["neutral", "neutral", "contradiction", "entailment"])
+    result = score.score_folder(args)
+    assert result["scores"][1] == {
+        "language": "fr",
+        "metric": "accuracy",
+        "value": 75.0,
+        "n": 4,
+        "chance": 50.0,
+        "layer": None,
+        "direction": None,
+    }
+    assert result["signature"] == "accuracy|dev=en|train=en|max=128|recipe=default|version=1"
+    args = world("ud-pos", "cross-lingual-transfer")
+    ud_pos.write_predictions(args.predictions / "test-de.tsv", [("NOUN", "NOUN"), ("NOUN",)])
+    found = {(e["language"], e["metric"]): e for e in score.score_folder(args)["scores"]}
+    # Gold runs: NOUN, VERB, NOUN; predicted: NOUN over both words, NOUN. One of 3 and of 2 is right.
+    assert found["de", "f1"]["value"] == pytest.approx(100 * 2 * 1 / 5)
+    assert found["de", "accuracy"]["value"] == pytest.approx(200 / 3)
+    assert found["de", "accuracy"]["n"] == 3
+
+
+def test_retrieval_entries(world):
+    result = score.score_folder(world("tatoeba", "zero-shot-retrieval"))
+    german = [entry for entry in result["scores"] if entry["language"] == "de"]
+    headline = german[0]
+    assert (headline["metric"], headline["layer"], headline["direction"]) == ("accuracy", 2, "both")
+    assert headline["value"] == pytest.approx((100 + 200 / 3) / 2)
+    assert headline["chance"] == pytest.approx(100 / 3)
+    by_layer = {(e["direction"], e["layer"]): e["value"] for e in german[1:]}
+    assert len(by_layer) == 8
+    assert {e["metric"] for e in german[1:]} == {"accuracy-by-layer"}
+    assert by_layer["en-xx", 0] == pytest.approx(100 / 3)
+    assert by_layer["xx-en", 2] == pytest.approx(200 / 3)
+    assert by_layer["en-xx", 3] == 100
+    assert result["signature"].startswith("accuracy|layer=2/3|pooling=mean|similarity=cosine")
+
+
+def change_description(folder: Path, change) -> None:
+    described = json.loads((folder / "predictions.json").read_text())
+    change(described)
+    (folder / "predictions.json").write_text(json.dumps(described))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(split="dev"), "split: 'dev', but the recipe asks for 'test'"),
+        (lambda d: d.update(task_version=0), "task_version: 0, but the recipe asks for 1"),
+        (lambda d: d["languages"].pop("fr"), r"languages\.fr: missing"),
+        (lambda d: d["languages"]["fr"].update(inputs_sha256="0"), r"languages\.fr: made for other sentences"),
+    ],
+)
+def test_predictions_of_something_else_are_refused(world, change, message):
+    args = world("xnli", "cross-lingual-transfer")
+    change_description(args.predictions, change)
+    with pytest.raises(UserError, match=message):
+        score.score_folder(args)
+
+
+def test_row_counts_are_asserted_on_upstream_files(world):
+    args = world("xnli", "cross-lingual-transfer")
+    args.counts = "upstream"
+    with pytest.raises(UserError, match="4 rows where the upstream file has 5010"):
+        score.score_folder(args)
+
+
+def test_gold_of_one_class_is_refused(tmp_path):
+    xnli.write_predictions(tmp_path / "g", ["neutral"] * 5)
+    args = SimpleNamespace(task="xnli", language="de", gold=tmp_path / "g", predictions=tmp_path / "g")
+    with pytest.raises(UserError, match="5 gold labels, all 'neutral'"):
+        score.score_file(args)
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "expected"),
+    [
+        ("xnli", "xnli", {"accuracy": 20}),  # 2 of 10 lines are equal
+        ("ud-pos", "udpos", {"accuracy": 82.5, "f1": 82.05128}),  # 33 of 40
+        ("tatoeba", "tatoeba", {"accuracy": 70}),
+    ],
+)
+def test_by_hand_on_xtreme_files(mirror, repository, tmp_path, task, folder, expected):
+    script = repository / "workflow/scripts/score.py"
+    gold, predictions = (mirror / MOCK / kind / folder / "test-de.tsv" for kind in ("labels", "predictions"))
+    out = tmp_path / "score.json"
+    command = [sys.executable, script, "--task", task, "--language", "de", "--gold", gold]
+    subprocess.run([*command, "--predictions", predictions, "--out", out], check=True)
+    values = {entry["metric"]: entry["value"] for entry in json.loads(out.read_text())["scores"]}
+    assert values == pytest.approx(expected, abs=1e-3)
+    subprocess.run([*command, "--predictions", gold, "--out", out], check=True)
+    assert {entry["value"] for entry in json.loads(out.read_text())["scores"]} == {100.0}
+    wrong = subprocess.run([*command, "--predictions", tmp_path / "none", "--out", out], capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr == f"error: {tmp_path / 'none'}: no such file\n"
+
+
+def test_by_hand_on_upstream_files(mirror, tmp_path):
+    (treebank,) = mirror.glob("raw.githubusercontent.com/UniversalDependencies/*/r2.5/mr_ufal-ud-test.conllu")
+    gold = ud_pos.read_gold(treebank, "mr")
+    ud_pos.write_predictions(tmp_path / "p", gold)
+    args = SimpleNamespace(task="ud-pos", language="mr", gold=treebank, predictions=tmp_path / "p")
+    result = {entry["metric"]: entry for entry in score.score_file(args)["scores"]}
+    assert (result["f1"]["value"], result["f1"]["n"]) == (100, 376)
+    laser = mirror / LASER / "tatoeba.jav-eng.jav"
+    tatoeba.write_predictions(tmp_path / "t", range(205))
+    args = SimpleNamespace(task="tatoeba", language="jv", gold=laser, predictions=tmp_path / "t")
+    (entry,) = score.score_file(args)["scores"]
+    assert (entry["value"], entry["chance"]) == (100, 100 / 205)
+    archive = mirror / "excerpts/dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
+    with zipfile.ZipFile(archive) as file:
+        (tmp_path / "xnli.test.tsv").write_bytes(file.read("XNLI-1.0/xnli.test.tsv"))
+    assert xnli.read_gold(archive, "en") == xnli.read_gold(tmp_path / "xnli.test.tsv", "en") == ["contradiction"]
+
+
+def test_scoring_loads_no_torch_and_no_numpy(repository):
+    code = "import sys, score, tasks.recipe; print(sorted({'torch', 'numpy', 'sentencepiece'} & set(sys.modules)))"
+    scripts = repository / "workflow/scripts"
+    found = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
