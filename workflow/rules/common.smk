@@ -122,6 +122,9 @@ def launcher(rule):
 
 
 PRETRAIN_LAUNCHER = launcher("pretrain")
+PRETRAIN_PROCESSES = max(1, resource("pretrain", "gpu", 0)) * resource(
+    "pretrain", "nodes", 1
+)
 
 # --- sources ---------------------------------------------------------------------------------------------------------
 
@@ -153,7 +156,9 @@ def mono_sources(wildcards):
 
 
 def bitext_sources(wildcards):
-    return raw(plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets, PLAN.languages))
+    return raw(
+        plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets, PLAN.languages)
+    )
 
 
 def language_id_model(wildcards):

@@ -80,4 +80,4 @@ rule pretrain:
     shell:
         "export OMP_NUM_THREADS={threads}; {PRETRAIN_LAUNCHER} {input.script} --run {input.run} --plan {input.plan} "
         "--shards {params.shards} --vocabulary {input.vocabulary} --seed {wildcards.seed} --threads {threads} "
-        "--out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"
+        "--world-size {PRETRAIN_PROCESSES} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"

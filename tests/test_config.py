@@ -1,0 +1,219 @@
+"""Whatever a user can get wrong in config/ is one line that names file and key and says what is allowed."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import plan
+from errors import UserError
+
+SCALES = ("smoke", "mini", "small", "paper")
+
+
+@pytest.fixture
+def tree(repository, tmp_path) -> Path:
+    shutil.copytree(repository / "config", tmp_path / "config")
+    return tmp_path
+
+
+def edit(tree: Path, file: str, old: str, new: str) -> None:
+    path = tree / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{file} no longer holds {old!r}: mend this test"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def message(tree: Path, **overrides: object) -> str:
+    with pytest.raises(UserError) as caught:
+        config = plan.load_config(tree, overrides)
+        plan.load_cleaning(config)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_shipped_configuration_is_right(repository, scale):
+    config = plan.load_config(repository, {"scale": scale})
+    plan.load_cleaning(config)
+    assert plan.all_needs(config)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_key_of_a_scale_reaches_a_run_or_is_read(repository, scale):
+    config = plan.load_config(repository, {"scale": scale})
+    run = plan.resolve_run(config, "xlm-r")
+    for section, value in config.scale.get("run_overrides", {}).items():
+        if isinstance(value, dict):
+            assert {key: run[section][key] for key in value} == value
+        else:
+            assert run[section] == value
+
+
+WRONG = [
+    # file, old, new, what the one line must hold
+    ("config/config.yaml", "scale: mini", "scal: mini", ["config/config.yaml, scal", "did you mean 'scale'?"]),
+    (
+        "config/config.yaml",
+        "scale: mini",
+        "scale: minni",
+        ["config/config.yaml, scale", "did you mean 'mini'?", "paper"],
+    ),
+    ("config/config.yaml", "seeds: null", "seeds: three", ["config/config.yaml, seeds", "a list or null", '"three"']),
+    ("config/config.yaml", "papers: null", "papers: [ernie]", ["papers[0]", "unknown paper 'ernie'", "ernie-m"]),
+    ("config/config.yaml", "runs: null", "runs: [xlmr]", ["runs[0]", "unknown run 'xlmr'", "did you mean 'xlm-r'?"]),
+    ("config/config.yaml", "items: null", "items: [ppa/table-2]", ["items[0]", "did you mean 'ppa/table-02'?"]),
+    ("config/config.yaml", "mirrors: []", "mirrors: /data", ["config/config.yaml, mirrors", "must be a list"]),
+    ("config/config.yaml", "mirrors: []", "mirrors: [a\n", ["config/config.yaml:", "not YAML"]),
+    ("config/config.yaml", "mirrors: []", "mirrors: []\nscale: mini", ["config/config.yaml:", "'scale' stands twice"]),
+    ("config/scales/mini.yaml", "pretrain_seeds: 3", "pretrain_seed: 3", ["mini.yaml, pretrain_seed", "did you mean"]),
+    ("config/scales/mini.yaml", "name: mini", "name: midi", ["mini.yaml, name", "'midi'", "'mini'"]),
+    ("config/scales/mini.yaml", "languages: [ar,", "languages: [xx,", ["languages[0]", "language", "'xx'"]),
+    ("config/scales/mini.yaml", "languages: [ar,", "languages: [sw,", ["languages[0]", "language of the world 'sw'"]),
+    ("config/scales/mini.yaml", "layers: 3", "layer: 3", ["mini.yaml, run_overrides, model.layer", "'layers'"]),
+    ("config/scales/mini.yaml", "heads: 4", "heads: 5", ["run_overrides.model.heads", "do not divide"]),
+    ("config/scales/mini.yaml", "positions: 66", "positions: 33", ["run_overrides.model.positions", "at least 34"]),
+    ("config/scales/mini.yaml", "steps: 1500", "steps: 100", ["warmup_steps", "longer than it trains"]),
+    (
+        "config/scales/mini.yaml",
+        "steps: 1500",
+        'steps: "1500"',
+        ["schedule.steps", "a whole number", "remove the quotes"],
+    ),
+    ("config/scales/mini.yaml", "  xnli:\n", "  xnly:\n", ["task_overrides", "unknown task 'xnly'", "'xnli'"]),
+    ("config/scales/mini.yaml", "train_limit", "train_limt", ["task_overrides.xnli", "'train_limt'", "'train_limit'"]),
+    ("config/scales/mini.yaml", "epochs: ", "epoch: ", ["task_overrides", "recipes.default.epoch", "'epochs'"]),
+    ("config/scales/mini.yaml", "decontaminate: [", "decontaminate: [xnl, ", ["decontaminate[0]", "'xnl'", "'xnli'"]),
+    ("config/scales/mini.yaml", "language_id: trained", "language_id: lid", ["language_id", "unknown dataset 'lid'"]),
+    ("config/scales/mini.yaml", "de: [Europarl]", "de: [Europarll]", ["world.bitext.de[0]", "Europarll"]),
+    (
+        "config/scales/mini.yaml",
+        "language_id: trained",
+        "language_id: trained\ncleaning: {mono: {own_langage: 0.5}}",
+        ["mini.yaml, cleaning.mono", "unknown threshold 'own_langage'", "did you mean 'own_language'?"],
+    ),
+    (
+        "config/scales/mini.yaml",
+        "language_id: trained",
+        "language_id: trained\ncleaning: {mono: {own_language: half}}",
+        ["mini.yaml, cleaning.mono.own_language", "must be a number"],
+    ),
+    (
+        "config/runs/xlm.yaml",
+        "name: mmlm",
+        "name: mlmm",
+        ["xlm.yaml, objectives[0].name", "did you mean 'mmlm'?", "tlm"],
+    ),
+    ("config/runs/xlm.yaml", "  width: 768", "  widht: 768", ["xlm.yaml, model.widht", "did you mean 'width'?"]),
+    ("config/runs/xlm.yaml", "  width: 768", "", ["xlm.yaml, model", "'width' is missing"]),
+    ("config/runs/xlm.yaml", "heads: 12", "heads: 11", ["xlm.yaml, model.heads", "does not divide"]),
+    ("config/runs/xlm.yaml", "keep: 0.1", "keep: 0.2", ["objectives[0].mask", "must be 1"]),
+    ("config/runs/xlm.yaml", "rate: 0.15", "rate: 1.5", ["objectives[0].mask.rate", "less than 1"]),
+    ("config/runs/xlm.yaml", "ar-en: [MultiUN", "en-ar: [MultiUN", ["data.bitext.corpora.en-ar", "'ar-en'"]),
+    ("config/runs/xlm.yaml", "ar-en: [MultiUN", "ar-en: [MultiUM", ["corpora.ar-en[0]", "MultiUM"]),
+    ("config/runs/xlm.yaml", '"no"', "no", ["xlm.yaml, data.mono.languages", "must be text, is false", "quotes"]),
+    ("config/runs/xlm.yaml", "6.0e-4", "6e-4", ["optimizer.peak_lr", "must be a number", "with a point"]),
+    ("config/runs/xlm.yaml", "af, am,", "af, amh,", ["data.mono.languages[1]", "unknown language 'amh'"]),
+    ("config/runs/xlm.yaml", "name: xlm\n", "name: xml\n", ["xlm.yaml, name", "'xml'", "'xlm'"]),
+    ("config/runs/xlm.yaml", "steps: 1500000", "steps: 0", ["xlm.yaml, schedule.steps", "objectives"]),
+    ("config/runs/random-init.yaml", "steps: 0", "steps: 5", ["random-init.yaml, schedule.steps", "has 0"]),
+    ("config/tasks/xnli.yaml", "version: 1", "versions: 1", ["xnli.yaml, versions", "did you mean 'version'?"]),
+    ("config/tasks/xnli.yaml", "gold: xnli/1.0", "gold: xnli/1.1", ["datasets.gold", "unknown dataset 'xnli/1.1'"]),
+    ("config/tasks/xnli.yaml", "{train: [en]}", "{train: [eng]}", ["settings.cross-lingual-transfer.train", "'eng'"]),
+    ("config/tables/ernie-m/table-01.yaml", "task: xnli", "task: xnly", ["columns[0].task", "unknown task 'xnly'"]),
+    ("config/tables/ernie-m/table-01.yaml", "run: xlm-r}", "run: xlm-rr}", ["rows[2].run", "unknown run 'xlm-rr'"]),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "setting: cross-lingual-transfer",
+        "setting: crosslingual-transfer",
+        ["table-01.yaml, groups[0].setting", "did you mean 'cross-lingual-transfer'?"],
+    ),
+    ("config/tables/ernie-m/table-01.yaml", "item: table-01", "item: table-02", ["item", "'table-02'", "'table-01'"]),
+    ("config/tables/ernie-m/table-01.yaml", "average: true", "averages: true", ["columns[0].averages", "'average'"]),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "table-01.csv",
+        "table-99.csv",
+        ["published", "table-99.csv", "no such file"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "fragments"), WRONG, ids=[f"{w[0]}:{w[2][:24]!r}" for w in WRONG])
+def test_one_clear_message(tree, file, old, new, fragments):
+    edit(tree, file, old, new)
+    text = message(tree)
+    assert text.startswith(file), text
+    for fragment in fragments:
+        assert fragment in text, text
+
+
+def test_an_objective_without_data_for_it(tree):
+    path = tree / "config/runs/xlm.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"  bitext:\n(?:    .*\n)+", "", text), encoding="utf-8")
+    said = message(tree)
+    assert said.startswith("config/runs/xlm.yaml, objectives[1]: objective 'tlm' reads bitext data"), said
+
+
+def test_an_objective_without_data_at_this_scale(tree):
+    edit(tree, "config/scales/mini.yaml", "languages: [ar, de, en, es, fr, hi, ru, zh]", "languages: [de]")
+    said = message(tree)
+    assert "config/scales/mini.yaml, languages: leaves objective 'tlm' of run 'xlm' without bitext" in said
+
+
+def test_the_command_line_is_named_when_it_is_wrong(tree):
+    assert message(tree, seeds=["one"]).startswith("--config (command line), seeds[0]: must be a whole number")
+    assert "unknown key" in message(tree, sclae="mini")
+    assert "did you mean 'small'?" in message(tree, scale="smal")
+
+
+@pytest.mark.parametrize("file", ["config/tables/ppa/table-02.yaml", "config/runs/xlm.yaml", "config/config.yaml"])
+def test_an_empty_file(tree, file):
+    (tree / file).write_text("# nothing\n", encoding="utf-8")
+    assert message(tree) == f"{file}: the file is empty"
+
+
+def test_text_that_is_not_utf_8(tree):
+    (tree / "config/runs/xlm.yaml").write_bytes(b"name: xlm # \xe9\n")
+    assert message(tree).startswith("config/runs/xlm.yaml: byte 12 is not UTF-8")
+
+
+def test_a_comment_or_another_order_changes_no_digest(tree):
+    before = plan.digest(plan.resolve_run(plan.load_config(tree), "xlm"))
+    edit(tree, "config/runs/xlm.yaml", "af, am,", "am, af,")
+    edit(tree, "config/runs/xlm.yaml", "  layers: 12\n  width: 768\n", "  width: 768  # wide\n  layers: 12\n")
+    assert plan.digest(plan.resolve_run(plan.load_config(tree), "xlm")) == before
+
+
+def test_schemas_are_valid_and_closed(repository):
+    from jsonschema import Draft202012Validator
+
+    files = sorted((repository / "config/schemas").glob("*.schema.json"))
+    assert {path.name.split(".")[0] for path in files} == {"config", "scale", "run", "task", "table", "figure"}
+    for path in files:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        Draft202012Validator.check_schema(schema)
+        assert schema["additionalProperties"] is False, path
+
+
+def test_objectives_are_those_of_the_engine():
+    from engine.objectives import OBJECTIVES
+
+    assert {name: objective.data for name, objective in OBJECTIVES.items()} == plan.OBJECTIVE_DATA
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
+    import resolve_run
+    from engine.config import load_run
+
+    config = plan.load_config(repository, {"scale": scale})
+    for name in config.runs:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(resolve_run.render(config, name), encoding="utf-8")
+        run = load_run(path)
+        assert run.schedule.steps == plan.resolve_run(config, name)["schedule"]["steps"]
