@@ -219,3 +219,16 @@ def test_scoring_loads_no_torch_and_no_numpy(repository):
     scripts = repository / "workflow/scripts"
     found = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_chance_levels_come_from_the_recipe(world):
+    args = world("xnli", "cross-lingual-transfer")
+    content = yaml.safe_load(args.recipe.read_text())
+    args.recipe.write_text(yaml.safe_dump({**content, "chance": {"accuracy": "one-of-n"}}))
+    assert score.score_folder(args)["scores"][0]["chance"] == 25
+    args.recipe.write_text(yaml.safe_dump({**content, "chance": {"accuracy": "dice"}}))
+    with pytest.raises(UserError, match="'dice' is unknown; use majority, shuffled-tags or one-of-n"):
+        score.score_folder(args)
+    args.recipe.write_text(yaml.safe_dump({**content, "chance": {}}))
+    with pytest.raises(UserError, match=r"chance\.accuracy: missing"):
+        score.score_folder(args)

@@ -17,7 +17,12 @@ from engine.metrics import accuracy, flatten, majority_chance, run_f1, shuffled_
 from errors import UserError, run_main
 from tasks import TASKS, task_module, tatoeba
 
-METRICS = {"xnli": ("accuracy",), "ud-pos": ("f1", "accuracy"), "tatoeba": ("accuracy",)}
+# Metrics of a file scored by hand, each with its chance level; a job has both from its recipe.
+METRICS = {
+    "xnli": {"accuracy": "majority"},
+    "ud-pos": {"f1": "shuffled-tags", "accuracy": "majority"},
+    "tatoeba": {"accuracy": "one-of-n"},
+}
 FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", "task_version", "run_hash", "commit")
 
 
@@ -65,6 +70,7 @@ def score_folder(args: SimpleNamespace) -> dict:
     module = task_module(recipe.task)
     paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
+    metrics = {metric: recipe.chance[metric] for metric in recipe.metrics}
     scores = []
     for language in recipe.languages:
         check_inputs(folder, described, language, module.inputs_of(test[language]))
@@ -77,7 +83,7 @@ def score_folder(args: SimpleNamespace) -> dict:
                 raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
         else:
             where = f"{recipe.task} test of {language}"
-            scores += entries(recipe.task, recipe.metrics, language, gold, predictions, where)
+            scores += entries(recipe.task, metrics, language, gold, predictions, where)
     return {
         **{key: described.get(key) for key in FROM_PREDICTIONS},
         "dtype": described.get("dtype"),
@@ -128,7 +134,7 @@ def check_inputs(folder: Path, described: dict, language: str, expected: str) ->
         )
 
 
-def entries(task: str, metrics, language: str, gold: list, predictions: list, where: str) -> list[dict]:
+def entries(task: str, metrics: dict[str, str], language: str, gold: list, predictions: list, where: str) -> list[dict]:
     """One score per metric, with what chance reaches on the same gold."""
     flat_gold, flat = (flatten(gold), flatten(predictions)) if task == "ud-pos" else (gold, predictions)
     if len(set(flat_gold)) < 2:
@@ -136,15 +142,20 @@ def entries(task: str, metrics, language: str, gold: list, predictions: list, wh
             f"{where}: {len(flat_gold)} gold labels, all {flat_gold[0]!r}; a constant answer would score 100"
         )
     found = []
-    for metric in metrics:
-        if metric == "f1":
-            value, chance = run_f1(gold, predictions), shuffled_tags_chance(gold)
-        elif task == "tatoeba":
-            value, chance = accuracy(gold, predictions), 100 / len(gold)
-        else:
-            value, chance = accuracy(flat_gold, flat), majority_chance(flat_gold)
-        found.append(entry(language, metric, value, len(flat_gold), chance))
+    for metric, chance in metrics.items():
+        value = run_f1(gold, predictions) if metric == "f1" else accuracy(flat_gold, flat)
+        found.append(entry(language, metric, value, len(flat_gold), chance_level(chance, gold, flat_gold)))
     return found
+
+
+def chance_level(name: str, gold: list, flat_gold: list) -> float:
+    if name == "majority":
+        return majority_chance(flat_gold)
+    if name == "shuffled-tags":
+        return shuffled_tags_chance(gold)
+    if name == "one-of-n":
+        return 100 / len(gold)
+    raise UserError(f"chance: {name!r} is unknown; use majority, shuffled-tags or one-of-n")
 
 
 def retrieval_entries(

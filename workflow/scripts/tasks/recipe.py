@@ -114,6 +114,8 @@ def _check(recipe: Recipe, path: str) -> None:
             raise UserError(f"{path}, {key}: {message}")
 
     require(recipe.kind in KINDS, "kind", f"{recipe.kind!r} is unknown; use one of {', '.join(KINDS)}")
+    for metric in recipe.metrics:
+        require(metric in recipe.chance, f"chance.{metric}", "missing; name the chance level that is printed beside it")
     require(bool(recipe.languages), "languages", "none left at this scale; widen the scale's evaluation languages")
     if recipe.kind == "retrieval":
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
