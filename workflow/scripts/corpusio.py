@@ -195,6 +195,7 @@ class DuplicateThresholds:
 @dataclass(frozen=True)
 class DecontaminationThresholds:
     inside_words: int
+    inside_letters: int
     window_words: int
 
 
@@ -216,7 +217,7 @@ class MonoThresholds:
     longest_words: int
     longest_word: int
     symbol_share: float
-    digit_share: float
+    number_share: float
     script_share: float
     distinct_share: float
     distinct_words: int
@@ -291,7 +292,7 @@ def _check_type(where: str, value: Any, expected: Any) -> None:
         allowed += (int,)
     if isinstance(value, bool) or not isinstance(value, allowed):
         raise UserError(f"{where}: {value!r} is not a number of type {expected.__name__}; correct it")
-    if value < 0 and not where.endswith("pair_gain"):
+    if value < 0:
         raise UserError(f"{where}: {value!r} is negative; thresholds are zero or more")
 
 

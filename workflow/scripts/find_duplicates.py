@@ -89,9 +89,7 @@ def hash_shard(
     path: Path, kind: str, shard: int, count: int, thresholds: DuplicateThresholds, scratch: Path
 ) -> tuple[dict[str, Partitions], int]:
     """Write the shard's line, skeleton and band hashes and its signatures; return where, and its number of documents."""
-    stores = {
-        name: Partitions(scratch / f"{shard}.{name}", count, _RECORD) for name in ("exact", "skeleton", "band")
-    }
+    stores = {name: Partitions(scratch / f"{shard}.{name}", count, _RECORD) for name in ("exact", "skeleton", "band")}
     documents = 0
     with open(scratch / f"{shard}.signatures", "wb") as signature_file:
         for batch in read_batches(path, kind):
@@ -104,9 +102,7 @@ def hash_shard(
             stores["exact"].add(_records(exact, places, shard, rows), partition_of(exact, count))
             long = words.skeleton_lengths >= thresholds.skeleton_characters
             skeleton = words.skeletons[long]
-            stores["skeleton"].add(
-                _records(skeleton, places[long], shard, rows[long]), partition_of(skeleton, count)
-            )
+            stores["skeleton"].add(_records(skeleton, places[long], shard, rows[long]), partition_of(skeleton, count))
             if kind == "mono":
                 size = thresholds.bands * thresholds.rows
                 signatures, shingles = minhash(words, starts, thresholds.shingle_words, size)
@@ -134,9 +130,7 @@ def batch_texts(batch: Batch) -> list[str]:
     return [f"{normalise(a)} \x1f {normalise(b)}" for a, b in zip(batch.texts, batch.others, strict=True)]
 
 
-def near_in_partition(
-    records: np.ndarray, signatures: list[np.memmap], similarity: float
-) -> Iterator[np.ndarray]:
+def near_in_partition(records: np.ndarray, signatures: list[np.memmap], similarity: float) -> Iterator[np.ndarray]:
     """Documents of one partition that are like an earlier one: the first of their bucket, or the one before them."""
     records = records[np.lexsort((records["place"], records["hash"]))]
     new = np.append(True, records["hash"][1:] != records["hash"][:-1])[: len(records)]
@@ -175,9 +169,7 @@ def find_duplicates(
     out[0].parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".duplicates-", dir=out[0].parent) as folder, mapper(threads) as each:
         scratch = Path(folder)
-        hashed = list(
-            each(hash_shard, [(path, kind, i, count, thresholds, scratch) for i, path in enumerate(shards)])
-        )
+        hashed = list(each(hash_shard, [(path, kind, i, count, thresholds, scratch) for i, path in enumerate(shards)]))
         stores = [store for store, _ in hashed]
         documents = [number for _, number in hashed]
         base = np.concatenate([[0], np.cumsum(documents)])  # first document of each shard in `dropped`

@@ -39,7 +39,9 @@ def read_xnli(path: Path) -> Iterator[str]:
                 try:
                     columns = [header.index("sentence1"), header.index("sentence2")]
                 except ValueError:
-                    raise UserError(f"{path}, {member}:1: no column sentence1 or sentence2; is this XNLI 1.0?") from None
+                    raise UserError(
+                        f"{path}, {member}:1: no column sentence1 or sentence2; is this XNLI 1.0?"
+                    ) from None
                 for number, line in enumerate(lines, start=2):
                     cells = line.rstrip("\r\n").split("\t")
                     if len(cells) <= max(columns):
@@ -109,7 +111,9 @@ def build_index(tasks: list[tuple[str, Path]], thresholds: DecontaminationThresh
         before = units
         reader = read_units(task, path)
         while lines := list(islice(reader, _BATCH)):
-            parts.append(index_units(lines, thresholds.inside_words, thresholds.window_words))
+            parts.append(
+                index_units(lines, thresholds.inside_words, thresholds.inside_letters, thresholds.window_words)
+            )
             units += len(lines)
         if units == before:
             raise UserError(f"{path}: no text in it for task {task}; check the download")

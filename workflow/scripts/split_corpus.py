@@ -165,9 +165,7 @@ def main() -> None:
     if args.kind == "mono":
         counts = split_mono(args.text, args.root, args.out)
     else:
-        counts = split_bitext(
-            args.archive, pair_suffixes(args.pair, args.members, args.languages), args.root, args.out
-        )
+        counts = split_bitext(args.archive, pair_suffixes(args.pair, args.members, args.languages), args.root, args.out)
     print(", ".join(f"{value} {key}" for key, value in counts.items()))
 
 

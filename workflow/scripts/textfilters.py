@@ -118,6 +118,7 @@ class Words:
     hashes: np.ndarray  # uint64 (T,)
     offsets: np.ndarray  # int64 (L + 1,)
     lengths: np.ndarray  # int64 (T,), characters
+    numbers: np.ndarray  # bool (T,): digits only
     skeletons: np.ndarray  # uint64 (L,): the letters alone, 0 where there are none
     skeleton_lengths: np.ndarray  # int64 (L,)
 
@@ -139,7 +140,9 @@ def words_of(lines: Sequence[str]) -> Words:
     counts = np.bincount(line_of[begins], minlength=len(lines)) if len(codes) else np.zeros(len(lines), np.int64)
     word_lengths = np.diff(np.append(starts, len(letters)))
 
-    kept = ~_is_digit(letters)
+    digits = _is_digit(letters)
+    numbers = np.logical_and.reduceat(digits, starts) if len(starts) else np.zeros(0, bool)
+    kept = ~digits
     skeleton = letters[kept]
     skeleton_line = line_of[inside][kept]
     skeleton_lengths = np.bincount(skeleton_line, minlength=len(lines))
@@ -151,6 +154,7 @@ def words_of(lines: Sequence[str]) -> Words:
         hash_segments(letters, starts),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         word_lengths,
+        numbers,
         skeletons,
         skeleton_lengths,
     )
@@ -192,14 +196,16 @@ def _powers(base: int, count: int) -> np.ndarray:
 # Decontamination
 
 EVAL_INDEX_VERSION = 1
+_WHOLE = 1 << 32  # added to the length of a unit that only matches a whole line
 
 
-def index_units(lines: Sequence[str], inside_words: int, window_words: int) -> np.ndarray:
+def index_units(lines: Sequence[str], inside_words: int, inside_letters: int, window_words: int) -> np.ndarray:
     """uint64 (n, 3): anchor, length, hash of every window that stands for one of the test units `lines`.
 
-    A unit of at least `inside_words` words is found anywhere in a line: the hash of its first `inside_words` words is
-    the anchor, and the hash of all its words confirms. A shorter one only matches a line that has no other words. A unit longer
-    than `window_words` is cut, so that one sentence of a test paragraph is found too.
+    A unit of at least `inside_words` words and `inside_letters` letters (a word of one letter counts as two: most are Chinese
+    or Thai) is found anywhere in a line: the hash of its first `inside_words` words is the anchor, and the hash of all its
+    words confirms. A shorter one only matches a line that has no other words: "I know." leaks nothing. A unit longer than `window_words` is cut, so that one
+    sentence of a test paragraph is found too.
     """
     words = words_of(lines)
     counts = words.counts
@@ -208,25 +214,28 @@ def index_units(lines: Sequence[str], inside_words: int, window_words: int) -> n
     line = np.repeat(np.arange(len(counts)), pieces)
     starts = words.offsets[line] + piece * window_words
     lengths = np.where(piece == pieces[line] - 1, words.offsets[line + 1] - starts, window_words)
-    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+    singles = np.concatenate([[0], np.cumsum(words.lengths == 1)])[words.offsets]
+    whole = (counts < inside_words) | (words.skeleton_lengths + np.diff(singles) < inside_letters)
+    filled = lengths > 0
+    starts, lengths, whole = starts[filled], lengths[filled], whole[line[filled]]
     hashes = windows(words)
     anchors = hashes.hash(starts, np.minimum(lengths, inside_words))
-    return np.stack([anchors, lengths.astype(np.uint64), hashes.hash(starts, lengths)], axis=1)
+    marked = lengths.astype(np.uint64) + whole.astype(np.uint64) * np.uint64(_WHOLE)
+    return np.stack([anchors, marked, hashes.hash(starts, lengths)], axis=1)
 
 
 def leaked(words: Words, index: np.ndarray) -> np.ndarray:
     """bool (L,): lines that hold a test unit of the index (whose first row is its version and `inside_words`)."""
     inside_words, rows = int(index[0, 1]), index[1:]
-    found = np.zeros(len(words.offsets) - 1, bool)
+    counts = words.counts
+    found = np.zeros(len(counts), bool)
     if not len(rows) or not len(words.hashes):
         return found
-    counts = words.counts
     line_of = np.repeat(np.arange(len(counts)), counts)
     starts = np.arange(len(words.hashes))
     left = words.offsets[line_of + 1] - starts
-    first = starts == words.offsets[line_of]
     # every full window, and the whole of a line that is shorter than a window
-    use = (left >= inside_words) | first
+    use = (left >= inside_words) | (starts == words.offsets[line_of])
     starts, line_of, left = starts[use], line_of[use], left[use]
     hashes = windows(words)
     anchors = hashes.hash(starts, np.minimum(left, inside_words))
@@ -236,9 +245,8 @@ def leaked(words: Words, index: np.ndarray) -> np.ndarray:
     many = high[hit] - low[hit]
     row = np.repeat(low[hit], many) + np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
     hit = np.repeat(hit, many)
-    lengths = rows[row, 1].astype(np.int64)
-    # a short unit needs the whole line; longer ones need enough words left
-    fits = np.where(lengths < inside_words, left[hit] == lengths, left[hit] >= lengths)
+    whole, lengths = rows[row, 1] >= _WHOLE, (rows[row, 1] % np.uint64(_WHOLE)).astype(np.int64)
+    fits = np.where(whole, counts[line_of[hit]] == lengths, left[hit] >= lengths)
     row, hit, lengths = row[fits], hit[fits], lengths[fits]
     same = hashes.hash(starts[hit], lengths) == rows[row, 2]
     found[line_of[hit[same]]] = True
@@ -404,8 +412,11 @@ def too_many_symbols(characters: Characters, share: float) -> np.ndarray:
     return _share(characters.symbols, characters.visible) > share
 
 
-def too_many_digits(characters: Characters, share: float) -> np.ndarray:
-    return _share(characters.digits, characters.visible) > share
+def too_many_numbers(words: Words, share: float) -> np.ndarray:
+    """Numbers among the words: tables, scores, codes. In characters a single year would fill a short Chinese line."""
+    counts = words.counts
+    numbers = np.concatenate([[0], np.cumsum(words.numbers)])
+    return _share(numbers[words.offsets[1:]] - numbers[words.offsets[:-1]], counts) > share
 
 
 def wrong_script(characters: Characters, share: float) -> np.ndarray:

@@ -5,7 +5,7 @@ it. A pair's score is how much better, in nats per word, each side is predicted 
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,18 @@ from corpusio import PairModelThresholds, add_config_arguments, load_thresholds,
 from errors import UserError, run_main
 from textfilters import Words, mix, normalise, words_of
 
+SMALLEST_RATIO = (
+    0.05  # below it a word pair says that the words avoid each other; leaving it out saves most of the table
+)
+_SCORED = 4096  # pairs scored at once
+
 
 @dataclass(frozen=True)
 class Direction:
-    """log t(target | source) - log p(target) of word pairs that occur; the rest gets the floor."""
+    """t(target | source) / p(target) of word pairs that occur together; 0 for the others."""
 
     cells: np.ndarray  # uint64, sorted: source * number of targets + target
-    gains: np.ndarray  # float32
+    ratios: np.ndarray  # float32
 
 
 @dataclass(frozen=True)
@@ -29,16 +34,17 @@ class PairModel:
     vocabularies: tuple[np.ndarray, np.ndarray]  # uint64, sorted hashes of known words, sides a and b
     forward: Direction  # a -> b
     backward: Direction  # b -> a
-    floor: float  # gain of a word that no word of the other side explains
+    unigram_weight: float  # smoothing: a word that no word of the other side explains gains log(unigram_weight)
     log_length_ratio: float  # of b to a, in words, median
+    usual_gain: float  # median of the sample: what a good pair of this bitext gains
 
     def gain(self, a: Words, b: Words) -> np.ndarray:
         """float (L,): nats per known word, mean of both directions; 0 where no word is known."""
         known_a, known_b = known_words(a, self.vocabularies[0]), known_words(b, self.vocabularies[1])
         sizes = len(self.vocabularies[0]), len(self.vocabularies[1])
         return (
-            gain_of(known_a, known_b, sizes[1], self.forward, self.floor)
-            + gain_of(known_b, known_a, sizes[0], self.backward, self.floor)
+            gain_of(known_a, known_b, sizes[1], self.forward, self.unigram_weight)
+            + gain_of(known_b, known_a, sizes[0], self.backward, self.unigram_weight)
         ) / 2
 
 
@@ -68,16 +74,17 @@ def gain_of(
     target: tuple[np.ndarray, np.ndarray],
     targets: int,
     direction: Direction,
-    floor: float,
+    weight: float,
 ) -> np.ndarray:
+    """Mean over the known target words of log(weight + (1 - weight) * mean over source words of t / p)."""
     cells, token = link(source, target, targets)
     place = np.minimum(np.searchsorted(direction.cells, cells), max(0, len(direction.cells) - 1))
     known = direction.cells[place] == cells if len(direction.cells) else np.zeros(len(cells), bool)
-    # the best source word explains a target word: Viterbi form, which a long other side cannot dilute
-    best = np.full(len(target[0]), floor, np.float64)
-    np.maximum.at(best, token[known], direction.gains[place[known]])
+    explained = np.bincount(token[known], direction.ratios[place[known]], minlength=len(target[0]))
+    counts = np.repeat(np.diff(source[1]), np.diff(target[1]))  # source words that each target word may come from
+    gains = np.log(weight + (1 - weight) * explained / np.maximum(counts, 1))
     lengths = np.diff(target[1])
-    sums = np.bincount(np.repeat(np.arange(len(lengths)), lengths), best, minlength=len(lengths))
+    sums = np.bincount(np.repeat(np.arange(len(lengths)), lengths), gains, minlength=len(lengths))
     both = (lengths > 0) & (np.diff(source[1]) > 0)
     return np.where(both, sums / np.maximum(lengths, 1), 0.0)
 
@@ -101,11 +108,10 @@ def train_direction(
         counts = np.bincount(cell, share, minlength=len(cells))
         table = counts / np.bincount(word, counts, minlength=sizes[0])[word]
     frequency = np.bincount(target[0], minlength=sizes[1]) / len(target[0])
-    weight = thresholds.unigram_weight
     unigram = frequency[(cells % np.uint64(sizes[1])).astype(np.int64)]
-    gains = np.log(weight + (1 - weight) * table / unigram)
-    kept = gains > np.log(weight) / 2  # pairs that say next to nothing are left to the floor
-    return Direction(cells[kept], gains[kept].astype(np.float32))
+    ratios = table / unigram
+    kept = ratios > SMALLEST_RATIO
+    return Direction(cells[kept], ratios[kept].astype(np.float32))
 
 
 def sample_pairs(shards: list[Path], thresholds: PairModelThresholds) -> tuple[list[str], list[str]]:
@@ -133,15 +139,17 @@ def vocabulary_of(words: Words, thresholds: PairModelThresholds) -> np.ndarray:
     return np.sort(hashes[order[counts[order] >= thresholds.smallest_count]])
 
 
-def _select(words: Words, lines: np.ndarray) -> Words:
-    """The first `lines` lines."""
-    stop = words.offsets[lines]
+def _lines(words: Words, begin: int, end: int) -> Words:
+    """Lines [begin, end)."""
+    end = min(end, len(words.offsets) - 1)
+    first, last = words.offsets[begin], words.offsets[end]
     return Words(
-        words.hashes[:stop],
-        words.offsets[: lines + 1],
-        words.lengths[:stop],
-        words.skeletons[:lines],
-        words.skeleton_lengths[:lines],
+        words.hashes[first:last],
+        words.offsets[begin : end + 1] - first,
+        words.lengths[first:last],
+        words.numbers[first:last],
+        words.skeletons[begin:end],
+        words.skeleton_lengths[begin:end],
     )
 
 
@@ -150,19 +158,22 @@ def train_pair_model(left: list[str], right: list[str], thresholds: PairModelThr
     # a bound on the word pairs, which are what memory holds
     within = int(np.searchsorted(np.cumsum(a.counts * b.counts), thresholds.links, side="right"))
     if within < len(left):
-        a, b = _select(a, within), _select(b, within)
+        a, b = _lines(a, 0, within), _lines(b, 0, within)
     vocabularies = vocabulary_of(a, thresholds), vocabulary_of(b, thresholds)
     sizes = len(vocabularies[0]), len(vocabularies[1])
     known_a, known_b = known_words(a, vocabularies[0]), known_words(b, vocabularies[1])
     filled = (a.counts > 0) & (b.counts > 0)
     ratios = np.log(b.counts[filled] / a.counts[filled])
-    return PairModel(
+    model = PairModel(
         vocabularies,
         train_direction(known_a, known_b, sizes, thresholds),
         train_direction(known_b, known_a, sizes[::-1], thresholds),
-        float(np.log(thresholds.unigram_weight)),
+        thresholds.unigram_weight,
         float(np.median(ratios)) if len(ratios) else 0.0,
+        0.0,
     )
+    gains = [model.gain(_lines(a, i, i + _SCORED), _lines(b, i, i + _SCORED)) for i in range(0, len(a.counts), _SCORED)]
+    return replace(model, usual_gain=float(np.median(np.concatenate(gains))) if gains else 0.0)
 
 
 def save(model: PairModel, path: Path) -> None:
@@ -172,23 +183,24 @@ def save(model: PairModel, path: Path) -> None:
             words_a=model.vocabularies[0],
             words_b=model.vocabularies[1],
             cells_ab=model.forward.cells,
-            gains_ab=model.forward.gains,
+            ratios_ab=model.forward.ratios,
             cells_ba=model.backward.cells,
-            gains_ba=model.backward.gains,
-            numbers=np.array([model.floor, model.log_length_ratio]),
+            ratios_ba=model.backward.ratios,
+            numbers=np.array([model.unigram_weight, model.log_length_ratio, model.usual_gain]),
         )
 
 
 def load(path: Path) -> PairModel:
     try:
         with np.load(path) as arrays:
-            floor, ratio = arrays["numbers"].tolist()
+            weight, ratio, usual_gain = arrays["numbers"].tolist()
             return PairModel(
                 (arrays["words_a"], arrays["words_b"]),
-                Direction(arrays["cells_ab"], arrays["gains_ab"]),
-                Direction(arrays["cells_ba"], arrays["gains_ba"]),
-                floor,
+                Direction(arrays["cells_ab"], arrays["ratios_ab"]),
+                Direction(arrays["cells_ba"], arrays["ratios_ba"]),
+                weight,
                 ratio,
+                usual_gain,
             )
     except (OSError, KeyError, ValueError) as error:
         raise UserError(f"{path}: not a pair model ({error}); run train_pair_model again") from None

@@ -1,0 +1,159 @@
+"""Clean one shard of a bitext: keep pairs that translate each other, count and list the others by reason."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from atomic import write_json
+from clean_mono import (
+    KEPT,
+    Verdicts,
+    duplicate_reasons,
+    load_duplicates,
+    load_eval_index,
+    open_language_id,
+    script_of,
+    write_rejects,
+)
+from corpusio import (
+    Batch,
+    BitextThresholds,
+    add_config_arguments,
+    load_thresholds,
+    read_batches,
+    read_header,
+    zst_writer,
+)
+from errors import UserError, run_main
+from find_duplicates import EXACT, SKELETON
+from textfilters import (
+    CharacterClasses,
+    LanguageId,
+    characters_of,
+    copied,
+    is_broken,
+    is_empty,
+    leaked,
+    long_word,
+    normalise,
+    too_many_symbols,
+    unequal_lengths,
+    words_of,
+    wrong_language,
+    wrong_script,
+)
+from train_pair_model import PairModel, load
+
+Side = tuple[CharacterClasses, LanguageId | None, str]  # the language's script, its identifier and label there
+
+
+def judge(
+    batch: Batch,
+    sides: tuple[list[str], list[str]],
+    languages: tuple[Side, Side],
+    duplicates: np.ndarray,
+    index: np.ndarray,
+    model: PairModel,
+    limits: BitextThresholds,
+) -> np.ndarray:
+    """The reason of each pair, or KEPT, (L,)."""
+    words = [words_of(side) for side in sides]
+    characters = [characters_of(side, classes) for side, (classes, _, _) in zip(sides, languages, strict=True)]
+    a, b = words
+    repeats = duplicate_reasons(np.array(batch.places, np.uint64), duplicates)
+    verdicts = Verdicts(len(batch))
+
+    def either(flags: list[np.ndarray]) -> np.ndarray:
+        return flags[0] | flags[1]
+
+    verdicts.reject("empty", either([is_empty(side) for side in characters]))
+    verdicts.reject("broken-encoding", either([is_broken(side) for side in characters]))
+    verdicts.reject("too-short", either([side.counts < limits.shortest_words for side in words]))
+    verdicts.reject("too-long", either([side.counts > limits.longest_words for side in words]))
+    verdicts.reject("symbols", either([too_many_symbols(side, limits.symbol_share) for side in characters]))
+    verdicts.reject("long-word", either([long_word(side, limits.longest_word) for side in words]))
+    verdicts.reject("copied", copied(a, b, limits.copy_words))
+    verdicts.reject(
+        "length-ratio",
+        unequal_lengths(a.counts, b.counts, model.log_length_ratio, limits.length_ratio, limits.length_slack),
+    )
+    verdicts.reject("script", either([wrong_script(side, limits.script_share) for side in characters]))
+    verdicts.reject("duplicate", (repeats & EXACT) != 0)
+    verdicts.reject("skeleton-duplicate", (repeats & SKELETON) != 0)
+    verdicts.reject("test-sentence", either([leaked(side, index) for side in words]))
+    verdicts.reject("misaligned", model.gain(a, b) < limits.pair_gain * model.usual_gain)
+    for side, (_, language_id, label) in zip(sides, languages, strict=True):
+        if language_id is not None:
+            verdicts.reject("language", wrong_language(side, verdicts.open, language_id, label, limits.own_language))
+    return verdicts.reasons
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shard", type=Path, required=True, help="a shard made by split_corpus bitext")
+    parser.add_argument("--duplicates", type=Path, required=True, help="its duplicates, made by find_duplicates")
+    parser.add_argument("--language-id", type=Path, required=True, help="fastText model")
+    parser.add_argument("--eval-index", type=Path, required=True, help="made by index_eval_sets")
+    parser.add_argument("--pair-model", type=Path, required=True, help="made by train_pair_model")
+    parser.add_argument("--pair", required=True, help="two project codes, such as de-en")
+    parser.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="clean pairs, .tsv.zst: side a, tab, side b")
+    parser.add_argument("--counts", type=Path, required=True, help="JSON of counts per reason")
+    parser.add_argument("--rejects", type=Path, required=True, help=".tsv.zst: upstream file, line, reason")
+    add_config_arguments(parser)
+    args = parser.parse_args()
+    codes = args.pair.split("-")
+    if len(codes) != 2:
+        raise UserError(f"--pair {args.pair}: write two language codes joined by '-'")
+    limits = load_thresholds(args.config, "bitext", args.overrides)
+    candidates = load_thresholds(args.config, "language_id", args.overrides).candidates
+    languages = tuple(
+        (
+            CharacterClasses(script_of(code, args.languages)),
+            *open_language_id(args.language_id, code, args.languages, candidates),
+        )
+        for code in codes
+    )
+    duplicates, index, model = load_duplicates(args.duplicates), load_eval_index(args.eval_index), load(args.pair_model)
+    files = read_header(args.shard).files
+    rejected: Counter[str] = Counter()
+    counts = Counter(pairs_in=0, pairs=0, words=0, characters=0)
+    with zst_writer(args.out) as out, zst_writer(args.rejects) as rejects:
+        for batch in read_batches(args.shard, "bitext"):
+            sides = [normalise(text) for text in batch.texts], [normalise(text) for text in batch.others]
+            reasons = judge(batch, sides, languages, duplicates, index, model, limits)
+            rejected.update(reason for reason in reasons.tolist() if reason != KEPT)
+            write_rejects(rejects, files, batch.places, reasons)
+            counts["pairs_in"] += len(batch)
+            for i in np.flatnonzero(reasons == KEPT).tolist():
+                a, b = sides[0][i], sides[1][i]
+                out.write(f"{a}\t{b}\n")
+                counts["pairs"] += 1
+                counts["characters"] += len(a) + len(b)
+                counts["words"] += len(a.split()) + len(b.split())
+    write_json(
+        args.counts,
+        {
+            "kind": "bitext",
+            "pair": args.pair,
+            "language_id": {
+                code: label if identifier else None
+                for code, (_, identifier, label) in zip(codes, languages, strict=True)
+            },
+            "in": {"documents": counts["pairs_in"], "sentences": 2 * counts["pairs_in"]},
+            "out": {
+                "documents": counts["pairs"],
+                "sentences": 2 * counts["pairs"],
+                "words": counts["words"],
+                "characters": counts["characters"],
+            },
+            "rejected": dict(rejected),
+        },
+    )
+    print(f"{counts['pairs']} of {counts['pairs_in']} pairs kept; rejected: {dict(sorted(rejected.items()))}")
+
+
+if __name__ == "__main__":
+    run_main(main)

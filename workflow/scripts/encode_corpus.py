@@ -1,0 +1,101 @@
+"""Encode clean text with the vocabulary into a memory-mapped shard (the format is described in engine/shards.py)."""
+
+import argparse
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from corpusio import read_lines
+from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
+from engine.tokenizer import UNK, Tokenizer
+from errors import UserError, run_main
+
+_BATCH = 8192  # sentences encoded at once
+
+
+def read_mono(path: Path) -> Iterator[tuple[list[str], list[int]]]:
+    """Sentences and the number of them in each document, in batches; only a blank line ends a document."""
+    sentences: list[str] = []
+    lengths: list[int] = []
+    held = 0
+    for line in chain(read_lines(path), [""]):
+        if line:
+            sentences.append(line)
+            held += 1
+        elif held:
+            lengths.append(held)
+            held = 0
+            if len(sentences) >= _BATCH:
+                yield sentences, lengths
+                sentences, lengths = [], []
+    if held:
+        lengths.append(held)
+    if sentences:
+        yield sentences, lengths
+
+
+def read_bitext(path: Path) -> Iterator[tuple[list[str], list[int]]]:
+    lines = enumerate(read_lines(path), start=1)
+    while batch := list(islice(lines, _BATCH // 2)):
+        sentences: list[str] = []
+        for number, line in batch:
+            sides = line.split("\t")
+            if len(sides) != 2 or not all(sides):
+                raise UserError(f"{path}:{number}: expected two sides separated by a tab; clean the bitext again")
+            sentences += sides
+        yield sentences, [2] * len(batch)
+
+
+def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Model ids (T,) of all sentences and their lengths (S,)."""
+    pieces = tokenizer.encode_pieces(sentences, threads)
+    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    ids = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
+    ids += 1  # the layout of XLM-R: piece id + 1, and <unk> is no piece of text
+    ids[ids == 1] = UNK
+    return ids.astype(token_dtype(tokenizer.vocabulary_size)), lengths
+
+
+def encoded_batches(tokenizer: Tokenizer, path: Path, kind: str, threads: int) -> Iterator[EncodedBatch]:
+    for sentences, documents in (read_mono if kind == "mono" else read_bitext)(path):
+        ids, lengths = encode(tokenizer, sentences, threads)
+        yield ids, lengths, np.array(documents, np.int64)
+
+
+def kind_of(path: Path) -> str:
+    for suffix, kind in ((".tsv.zst", "bitext"), (".txt.zst", "mono")):
+        if path.name.endswith(suffix):
+            return kind
+    raise UserError(f"{path}: neither .txt.zst nor .tsv.zst; say --kind mono or --kind bitext")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", type=Path, required=True, help="clean text (.txt.zst) or pairs (.tsv.zst)")
+    parser.add_argument("--kind", choices=("mono", "bitext"), help="default: by the name of the text")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model")
+    parser.add_argument("--out", type=Path, required=True, help="the manifest, .json; the arrays lie beside it")
+    parser.add_argument("--threads", type=int, default=1, help="threads of SentencePiece (default: %(default)s)")
+    parser.add_argument("--verify", action="store_true", help="read the shard back and check its sha256 sums")
+    args = parser.parse_args()
+    if args.out.suffix != ".json":
+        raise UserError(f"--out {args.out}: the manifest's name ends in .json")
+    kind = args.kind or kind_of(args.text)
+    tokenizer = Tokenizer(args.vocabulary)
+    manifest = write_shard(
+        args.out,
+        encoded_batches(tokenizer, args.text, kind, args.threads),
+        kind,
+        tokenizer.vocabulary_size,
+        sha256_of(args.vocabulary),
+        sha256_of(args.text),
+    )
+    if args.verify:
+        open_shard(args.out, manifest["vocabulary_sha256"], verify=True)
+    print(f"{manifest['documents']} documents, {manifest['sentences']} sentences, {manifest['tokens']} tokens")
+
+
+if __name__ == "__main__":
+    run_main(main)

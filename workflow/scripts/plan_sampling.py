@@ -1,0 +1,194 @@
+"""Write how often each language and pair is drawn: q proportional to p^alpha, p its share of the data.
+
+m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R; methods.md section 1). A pair that comes in
+several corpora has one q, which its corpora share in proportion to their size.
+
+Columns: kind corpus name sentences tokens p q sha256. p and q sum to 1 within each kind. sha256 is that of the row's manifests
+(of its counts, for the vocabulary), so that what rests on the data can be keyed on this file.
+"""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from atomic import write_text
+from errors import UserError, run_main
+
+COLUMNS = ("kind", "corpus", "name", "sentences", "tokens", "p", "q", "sha256")
+KINDS = ("mono", "bitext")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One corpus of one language or pair, all shards together."""
+
+    kind: str
+    corpus: str
+    name: str
+    sentences: int  # pairs count twice, once per side
+    tokens: int  # words, before there is a vocabulary
+    sha256: str
+
+    @property
+    def size(self) -> int:
+        """What p counts: sentences, or pairs."""
+        return self.sentences // 2 if self.kind == "bitext" else self.sentences
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    source: Source
+    p: float
+    q: float
+
+
+def plan(sources: Sequence[Source], alpha: dict[str, float]) -> list[PlanRow]:
+    """Rows sorted by kind, name and corpus."""
+    rows = []
+    for kind in KINDS:
+        mine = sorted((s for s in sources if s.kind == kind), key=lambda s: (s.name, s.corpus))
+        sizes: dict[str, int] = {}
+        for source in mine:
+            sizes[source.name] = sizes.get(source.name, 0) + source.size
+        total = sum(sizes.values())
+        weights = {name: (size / total) ** alpha[kind] if size else 0.0 for name, size in sizes.items()}
+        whole = sum(weights.values())
+        rows += [
+            PlanRow(s, s.size / total, weights[s.name] / whole * s.size / sizes[s.name] if s.size else 0.0)
+            for s in mine
+            if total
+        ]
+    return rows
+
+
+def write_plan(rows: list[PlanRow], path: Path) -> None:
+    lines = ["\t".join(COLUMNS)]
+    for row in rows:
+        s = row.source
+        lines.append(
+            f"{s.kind}\t{s.corpus}\t{s.name}\t{s.sentences}\t{s.tokens}\t{row.p:.12g}\t{row.q:.12g}\t{s.sha256}"
+        )
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def read_plan(path: str | Path) -> list[PlanRow]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such plan; run plan_sampling") from None
+    if not lines or tuple(lines[0].split("\t")) != COLUMNS:
+        raise UserError(f"{path}:1: expected the columns {' '.join(COLUMNS)}; run plan_sampling again")
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("\t")
+        try:
+            kind, corpus, name, sentences, tokens, p, q, sha256 = cells
+            rows.append(PlanRow(Source(kind, corpus, name, int(sentences), int(tokens), sha256), float(p), float(q)))
+        except ValueError:
+            raise UserError(f"{path}:{number}: {len(cells)} cells or a bad number; run plan_sampling again") from None
+    return rows
+
+
+def _group(paths: Sequence[Path]) -> dict[tuple[str, str, str], list[Path]]:
+    """Files by (kind, corpus, name), read from `<kind>/<corpus>/<name>/<shard>...`; shards in their order."""
+    groups: dict[tuple[str, str, str], list[Path]] = {}
+    for path in paths:
+        parts = path.parts[-4:-1]
+        if len(parts) != 3 or parts[0] not in KINDS or not path.name.split(".")[0].isdigit():
+            raise UserError(
+                f"{path}: expected <mono or bitext>/<corpus>/<language or pair>/<shard>...; correct the path"
+            )
+        groups.setdefault(tuple(parts), []).append(path)
+    for shards in groups.values():
+        shards.sort(key=lambda path: int(path.name.split(".")[0]))
+    return groups
+
+
+def _source(key: tuple[str, str, str], shards: list[Path], tokens: str) -> Source:
+    digest = hashlib.sha256()
+    counts = {"sentences": 0, tokens: 0}
+    for path in shards:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file; make the shard first") from None
+        digest.update(data)
+        try:
+            content = json.loads(data)
+            content = content.get("out", content)  # counts of cleaning, or a shard's manifest
+            for count in counts:
+                counts[count] += content[count]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{path}: no counts of sentences and {tokens} in it; make the shard again") from None
+    return Source(*key, counts["sentences"], counts[tokens], digest.hexdigest())
+
+
+def sources_of_counts(paths: Sequence[Path]) -> list[Source]:
+    return [_source(key, shards, "words") for key, shards in sorted(_group(paths).items())]
+
+
+def sources_of_run(run: dict, path: Path, manifests: Sequence[Path]) -> tuple[list[Source], dict[str, float]]:
+    """The sources that a resolved run names, and its alphas; every one must have a manifest, and no other may."""
+    data = run.get("data") or {}
+    wanted: set[tuple[str, str, str]] = set()
+    alpha: dict[str, float] = dict.fromkeys(KINDS, 1.0)
+    try:
+        if mono := data.get("mono"):
+            wanted |= {("mono", mono["corpus"], language) for language in mono["languages"]}
+            alpha["mono"] = float(mono["alpha"])
+        if bitext := data.get("bitext"):
+            wanted |= {("bitext", corpus, pair) for pair, names in bitext["corpora"].items() for corpus in names}
+            alpha["bitext"] = float(bitext["alpha"])
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}, key data: {error} is missing or of the wrong type; resolve the run again") from None
+    groups = _group(manifests)
+    if missing := sorted(wanted - groups.keys()):
+        raise UserError(
+            f"--manifests: none for {'/'.join(missing[0])}, which {path} names; encode it and pass its shards"
+        )
+    if extra := sorted(groups.keys() - wanted):
+        raise UserError(f"--manifests: {'/'.join(extra[0])} is not in the data of {path}; leave its shards out")
+    return [_source(key, shards, "tokens") for key, shards in sorted(groups.items())], alpha
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--counts", nargs="+", type=Path, help="JSON counts of cleaning: plan for the vocabulary")
+    source.add_argument("--run", type=Path, help="resolved run YAML: plan for its pre-training")
+    parser.add_argument("--manifests", nargs="*", type=Path, default=[], help="with --run: manifests of its shards")
+    parser.add_argument("--alpha", type=float, help="with --counts: exponent for languages")
+    parser.add_argument("--bitext-alpha", type=float, help="with --counts: exponent for pairs (default: as --alpha)")
+    parser.add_argument("--out", type=Path, required=True, help="the plan, .tsv")
+    args = parser.parse_args()
+    if args.run:
+        import yaml
+
+        try:
+            run = yaml.safe_load(args.run.read_text(encoding="utf-8"))
+        except (FileNotFoundError, yaml.YAMLError) as error:
+            raise UserError(f"{args.run}: cannot be read ({error}); resolve the run again") from None
+        sources, alpha = sources_of_run(run, args.run, args.manifests)
+    else:
+        if args.alpha is None:
+            raise UserError("--alpha: needed with --counts; pass the scale's vocabulary.alpha")
+        sources = sources_of_counts(args.counts)
+        alpha = {"mono": args.alpha, "bitext": args.alpha if args.bitext_alpha is None else args.bitext_alpha}
+    if any(not 0 <= value <= 1 for value in alpha.values()):
+        raise UserError(f"alpha {alpha}: must lie between 0 (all alike) and 1 (as in the data)")
+    if empty := [s for s in sources if not s.size]:
+        s = empty[0]
+        raise UserError(
+            f"{s.kind}/{s.corpus}/{s.name}: cleaning left no sentence; look at its rejects, or take it out of the data"
+        )
+    rows = plan(sources, alpha)
+    write_plan(rows, args.out)
+    for row in rows:
+        print(f"{row.source.kind:<7}{row.source.corpus:<14}{row.source.name:<7}p {row.p:.4f}  q {row.q:.4f}")
+
+
+if __name__ == "__main__":
+    run_main(main)
