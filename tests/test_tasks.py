@@ -1,4 +1,6 @@
 import io
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -211,6 +213,13 @@ def test_wrong_files_are_refused(tmp_path):
         xnli.read_xnli(xnli_zip(tmp_path / "x.zip", [xnli_row()]), "dev", ["de"])
     with pytest.raises(UserError, match="not a whole tar"):
         ud_pos.read_ud(tmp_path / "no.zip", "test", ["de"])
+    whole = ud_tgz(
+        tmp_path / "u.tgz", {"UD_X/de_x-ud-test.conllu": "\n\n".join([word(1, f"{i}", "X") for i in range(999)])}
+    )
+    for size in (20, 300, whole.stat().st_size // 2):
+        (tmp_path / "cut.tgz").write_bytes(whole.read_bytes()[:size])
+        with pytest.raises(UserError, match="not a whole tar"):
+            ud_pos.read_ud(tmp_path / "cut.tgz", "test", ["de"])
     (tmp_path / "latin").write_bytes("eins\nzw\xf6lf\n".encode("latin-1"))
     with pytest.raises(UserError, match="latin, line 2: not UTF-8"):
         read_lines(tmp_path / "latin")
@@ -298,3 +307,34 @@ def test_predictions_of_something_else_are_refused(tmp_path, module, text, gold,
     (tmp_path / "p").write_text(text)
     with pytest.raises(UserError, match=message):
         module.read_predictions(tmp_path / "p", gold)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The generated world is in the same formats
+
+
+def test_readers_read_the_generated_world(tmp_path, repository):
+    from datasets import load_datasets, load_languages
+
+    world = tmp_path / "world"
+    script = [sys.executable, "workflow/scripts/build_world.py", "--scale", "config/scales/smoke.yaml", "--out", world]
+    subprocess.run(script, cwd=repository, check=True, capture_output=True)
+    scale = yaml.safe_load((repository / "config/scales/smoke.yaml").read_text())["world"]
+    sources = load_datasets(repository / "config/datasets.tsv")
+    table = load_languages(repository / "config/languages.tsv")
+    paths = {name: world / sources[id_].path for name, id_ in [("gold", "xnli/1.0"), ("train", "xnli/mt-1.0")]}
+    ud = {"gold": world / sources["ud/2.5"].path, "train": world / sources["ud/2.5"].path}
+    languages = sorted(scale["languages"])
+    for module, files, size in ((xnli, paths, scale["nli"]), (ud_pos, ud, scale["pos"])):
+        for split, read in (("dev", module.read_dev), ("test", module.read_test)):
+            examples = read(files, languages, {})
+            assert {len(of) for of in examples.values()} == {size[split]}
+            assert len({module.inputs_of(of) for of in examples.values()}) == len(languages)
+    train = xnli.read_train(paths, languages, {})
+    assert {len(pairs) for pairs in train.values()} == {scale["nli"]["train"]}
+    assert len({tuple(pair.label for pair in pairs) for pairs in train.values()}) == 1
+    assert len(ud_pos.read_train(ud, ["en"], {})["en"]) == scale["pos"]["train"]
+    for language in set(languages) - {"en"}:
+        code = table[language].tatoeba
+        files = [world / sources[f"tatoeba/{code}-eng.{side}"].path for side in (code, "eng")]
+        assert len(tatoeba.read_pair(*files)[0]) == scale["tatoeba"]

@@ -5,6 +5,7 @@ Shapes: B rows, T tokens of a row, D width, N selected places, C classes.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,7 +50,8 @@ def classify(
     encoder: Encoder, head: nn.Module, rows: Sequence[Sequence[int]], batch_rows: int, device: str = "cpu"
 ) -> list[int]:
     """Most likely class of each row, in the order of the rows."""
-    encoder.eval(), head.eval()
+    encoder.eval()
+    head.eval()
     classes = [0] * len(rows)
     for batch in ordered_batches([len(row) for row in rows], batch_rows):
         tokens_BT, real_BT = pad([rows[i] for i in batch], device)
@@ -64,7 +66,8 @@ def tag(
     encoder: Encoder, head: nn.Module, windows: Sequence[Window], sentences: int, batch_rows: int, device: str = "cpu"
 ) -> list[list[int]]:
     """Most likely class of each word, per sentence; the windows of a sentence are glued in their order."""
-    encoder.eval(), head.eval()
+    encoder.eval()
+    head.eval()
     tags: list[list[int]] = [[] for _ in windows]
     for batch in ordered_batches([len(window.row) for window in windows], batch_rows):
         tokens_BT, real_BT = pad([windows[i].row for i in batch], device)
@@ -116,8 +119,6 @@ class _Best:
     """Running maximum per row; blocks come in rising order, so `>` keeps the lowest number of equals."""
 
     def __init__(self, rows: int):
-        import numpy as np
-
         self.value = np.full(rows, -np.inf)
         self.index = np.zeros(rows, dtype=np.int64)
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def read_zip_member(path: str | Path, member: str) -> list[str]:
             return decode_lines(archive.read(member), f"{path}, {member}")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: not a whole zip archive ({error}); download it again") from None
     except KeyError:
         raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
@@ -58,7 +59,7 @@ def tar_members(path: str | Path, wanted) -> Iterator[tuple[str, bytes]]:
                     yield member.name, archive.extractfile(member).read()
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise UserError(f"{path}: not a whole tar archive ({error}); download it again") from None
 
 
