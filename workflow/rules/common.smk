@@ -48,35 +48,6 @@ wildcard_constraints:
     item=plan.any_of(spec["item"] for spec in PLAN.specs.values()),
 
 
-# Options that say where or how, never what: as globals in a command they are no `params`, so that another mirror or another
-# number of GPUs does not plan a job again. What they change of the content stands in a digest.
-CLEANING_OVERRIDES = shlex.quote(
-    json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True)
-)
-SETTINGS = " ".join(
-    f"--override {shlex.quote(f'{key}={json.dumps(value)}')}"
-    for key, value in plan.changed_settings(PLAN).items()
-    if key in ("papers", "items", "runs", "seeds")
-)
-LINE_COUNTS = "any" if WORLD else "upstream"
-
-
-def download_options():
-    """Where downloads look. The generated world is a mirror without checksums of upstream, and the only one."""
-    if WORLD:
-        return f"--unchecked-mirror {S}/world --offline --attempts 1"
-    settings = PLAN.settings.get("download", {})
-    mirrors = " ".join(
-        f"--mirror {shlex.quote(mirror)}" for mirror in PLAN.settings.get("mirrors", [])
-    )
-    offline = "--offline" if settings.get("offline") else ""
-    slots = f"--max-parallel {settings.get('parallel', 4)} --slots-dir {S}/raw/.slots"
-    return f"{mirrors} {offline} {slots} --lock config/datasets.lock.tsv"
-
-
-DOWNLOAD_OPTIONS = download_options()
-
-
 def modules(script):
     """What a script imports from beside it: inputs of the cheap jobs, so that an edit plans them again."""
     return plan.local_imports(f"workflow/scripts/{script}.py")
@@ -109,11 +80,67 @@ def gpu_resources(rule):
     }
 
 
-def launcher(rule):
-    """How a rule's script is started: plainly, by torchrun on one node, or by one torchrun per node."""
-    gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
+# --- where and how, never what ---------------------------------------------------------------------------------------
+# Snakemake compares params with those of the last run, except for functions that take `output` or `resources`. So these do:
+# another mirror or another number of GPUs plans nothing again. What an option changes of the content stands in a digest.
+
+
+def raw_root(wildcards, output):
+    return RAW
+
+
+def world_root(wildcards, output):
+    return f"{S}/world"
+
+
+def corpus_root(wildcards, output):
+    return f"{S}/corpus"
+
+
+def shards_root(wildcards, output):
+    return f"{S}/shards"
+
+
+def scores_root(wildcards, output):
+    return f"{S}/scores"
+
+
+def download_options(wildcards, output):
+    """Where downloads look. The generated world is a mirror without checksums of upstream, and the only one."""
+    if WORLD:
+        return f"--unchecked-mirror {S}/world --offline --attempts 1"
+    settings = PLAN.settings.get("download", {})
+    mirrors = " ".join(
+        f"--mirror {shlex.quote(mirror)}" for mirror in PLAN.settings.get("mirrors", [])
+    )
+    offline = "--offline" if settings.get("offline") else ""
+    slots = f"--max-parallel {settings.get('parallel', 4)} --slots-dir {S}/raw/.slots"
+    return f"{mirrors} {offline} {slots} --lock config/datasets.lock.tsv"
+
+
+def cleaning_overrides(wildcards, output):
+    return shlex.quote(json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True))
+
+
+def settings_options(wildcards, output):
+    """What the command line changed of config.yaml, for the scripts that read it too."""
+    return " ".join(
+        f"--override {shlex.quote(f'{key}={json.dumps(value)}')}"
+        for key, value in plan.changed_settings(PLAN).items()
+        if key in ("papers", "items", "runs", "seeds")
+    )
+
+
+def line_counts(wildcards, output):
+    """Upstream's files have known numbers of lines; the world's have any."""
+    return "any" if WORLD else "upstream"
+
+
+def pretrain_launcher(wildcards, resources):
+    """How pre-training is started: plainly, by torchrun on one node, or by one torchrun per node."""
+    gpu, nodes = resource("pretrain", "gpu", 0), resource("pretrain", "nodes", 1)
     if nodes > 1:
-        threads = resource(rule, "threads", 1)
+        threads = resource("pretrain", "threads", 1)
         return (
             f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={threads} "
             f"bash workflow/scripts/launch_node.sh {gpu}"
@@ -121,10 +148,9 @@ def launcher(rule):
     return f"torchrun --standalone --nproc-per-node={gpu}" if gpu > 1 else "python"
 
 
-PRETRAIN_LAUNCHER = launcher("pretrain")
-PRETRAIN_PROCESSES = max(1, resource("pretrain", "gpu", 0)) * resource(
-    "pretrain", "nodes", 1
-)
+def pretrain_processes(wildcards, resources):
+    return max(1, resource("pretrain", "gpu", 0)) * resource("pretrain", "nodes", 1)
+
 
 # --- sources ---------------------------------------------------------------------------------------------------------
 
@@ -209,7 +235,7 @@ def evaluation_arguments(wildcards):
 
 
 def thresholds(*sections):
-    """A digest of the sections of the cleaning thresholds that a rule reads: another section's number plans nothing here."""
+    """A digest of the sections of the cleaning thresholds that one job reads; another section's number plans nothing here."""
     return plan.digest({section: CLEANING[section] for section in sections})
 
 

@@ -23,7 +23,7 @@ rule split_corpus_mono:
         mem_mb=resource("split_corpus", "mem_mb", 2000),
         runtime=resource("split_corpus", "runtime", 60),
     params:
-        root="results/{scale}/raw",
+        root=raw_root,
     shell:
         "python {input.script} mono --text {input.text} --root {params.root} --out {output.shards} > {log} 2>&1"
 
@@ -49,7 +49,7 @@ rule split_corpus_bitext:
         mem_mb=resource("split_corpus", "mem_mb", 2000),
         runtime=resource("split_corpus", "runtime", 60),
     params:
-        root="results/{scale}/raw",
+        root=raw_root,
     shell:
         "python {input.script} bitext --archive {input.archive} --pair {wildcards.pair} --root {params.root} "
         "--out {output.shards} > {log} 2>&1"
@@ -81,9 +81,10 @@ rule find_duplicates_mono:
         runtime=resource("find_duplicates", "runtime", 60),
     params:
         digest=thresholds("duplicates"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule find_duplicates_bitext:
@@ -112,9 +113,10 @@ rule find_duplicates_bitext:
         runtime=resource("find_duplicates", "runtime", 60),
     params:
         digest=thresholds("duplicates"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 # Only where the languages are invented; real ones are told apart by the downloaded lid.176.
@@ -139,9 +141,10 @@ rule train_language_id:
     params:
         text=language_id_arguments,
         digest=thresholds("language_id"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --text {params.text} --out {output.model} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule index_eval_sets:
@@ -165,9 +168,10 @@ rule index_eval_sets:
     params:
         files=evaluation_arguments,
         digest=thresholds("decontamination"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --task {params.files} --out {output.index} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule train_pair_model:
@@ -193,9 +197,10 @@ rule train_pair_model:
         runtime=resource("train_pair_model", "runtime", 120),
     params:
         digest=thresholds("pair_model"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --shards {input.shards} --out {output.model} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule clean_mono:
@@ -223,10 +228,11 @@ rule clean_mono:
         runtime=resource("clean_mono", "runtime", 60),
     params:
         digest=thresholds("mono", "language_id", "decontamination"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
         "--eval-index {input.index} --language {wildcards.lang} --out {output.text} --counts {output.counts} "
-        "--rejects {output.rejects} --config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--rejects {output.rejects} --config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule clean_bitext:
@@ -255,11 +261,12 @@ rule clean_bitext:
         runtime=resource("clean_bitext", "runtime", 60),
     params:
         digest=thresholds("bitext", "language_id", "decontamination"),
+        overrides=cleaning_overrides,
     shell:
         "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
         "--eval-index {input.index} --pair-model {input.pair_model} --pair {wildcards.pair} --out {output.text} "
         "--counts {output.counts} --rejects {output.rejects} "
-        "--config {input.config} --overrides {CLEANING_OVERRIDES} > {log} 2>&1"
+        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
 
 
 rule report_cleaning:
@@ -282,8 +289,8 @@ rule report_cleaning:
         mem_mb=resource("report_cleaning", "mem_mb", 2000),
         runtime=resource("report_cleaning", "runtime", 30),
     params:
-        root="results/{scale}/raw",
-        corpus="results/{scale}/corpus",
+        root=raw_root,
+        corpus=corpus_root,
         files=evaluation_arguments,
     shell:
         "python {input.script} --gold {input.gold} --root {params.root} --corpus {params.corpus} "

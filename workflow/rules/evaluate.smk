@@ -52,10 +52,11 @@ rule finetune:
         mem_mb=resource("finetune", "mem_mb", 4000),
         runtime=resource("finetune", "runtime", 120),
     params:
-        raw="results/{scale}/raw",
+        raw=raw_root,
+        counts=line_counts,
     shell:
         "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
-        "--spm {input.vocabulary} --raw {params.raw} --seed {wildcards.seed} --counts {LINE_COUNTS} --threads {threads} "
+        "--spm {input.vocabulary} --raw {params.raw} --seed {wildcards.seed} --counts {params.counts} --threads {threads} "
         "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
 
 
@@ -82,11 +83,12 @@ rule predict:
         mem_mb=resource("predict", "mem_mb", 4000),
         runtime=resource("predict", "runtime", 60),
     params:
-        raw="results/{scale}/raw",
+        raw=raw_root,
+        counts=line_counts,
     shell:
         "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --model {input.model} "
         "--spm {input.vocabulary} --raw {params.raw} --run {wildcards.run} --scale {wildcards.scale} "
-        "--seed {wildcards.seed} --counts {LINE_COUNTS} --threads {threads} --out {output.predictions} > {log} 2>&1"
+        "--seed {wildcards.seed} --counts {params.counts} --threads {threads} --out {output.predictions} > {log} 2>&1"
 
 
 rule score:
@@ -109,7 +111,8 @@ rule score:
         mem_mb=resource("score", "mem_mb", 2000),
         runtime=resource("score", "runtime", 30),
     params:
-        raw="results/{scale}/raw",
+        raw=raw_root,
+        counts=line_counts,
     shell:
         "python {input.script} --recipe {input.recipe} --predictions {input.predictions} --raw {params.raw} "
-        "--counts {LINE_COUNTS} --out {output.score} > {log} 2>&1"
+        "--counts {params.counts} --out {output.score} > {log} 2>&1"

@@ -76,8 +76,10 @@ rule pretrain:
         mem_mb=resource("pretrain", "mem_mb", 4000),
         runtime=resource("pretrain", "runtime", 120),
     params:
-        shards="results/{scale}/shards",
+        launcher=pretrain_launcher,
+        processes=pretrain_processes,
+        shards=shards_root,
     shell:
-        "export OMP_NUM_THREADS={threads}; {PRETRAIN_LAUNCHER} {input.script} --run {input.run} --plan {input.plan} "
+        "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run {input.run} --plan {input.plan} "
         "--shards {params.shards} --vocabulary {input.vocabulary} --seed {wildcards.seed} --threads {threads} "
-        "--world-size {PRETRAIN_PROCESSES} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"
+        "--world-size {params.processes} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"

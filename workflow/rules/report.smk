@@ -28,9 +28,10 @@ rule collect_scores:
         mem_mb=resource("collect_scores", "mem_mb", 1000),
         runtime=resource("collect_scores", "runtime", 10),
     params:
-        root="results/{scale}/scores",
+        root=scores_root,
+        settings=settings_options,
     shell:
-        "python {input.script} --scale {wildcards.scale} --scores-root {params.root} {SETTINGS} "
+        "python {input.script} --scale {wildcards.scale} --scores-root {params.root} {params.settings} "
         "--out {output.scores} > {log} 2>&1"
 
 
@@ -57,10 +58,11 @@ rule make_table:
         runtime=resource("make_table", "runtime", 10),
     params:
         scale=SCALE,
-        root=f"{S}/scores",
+        root=scores_root,
+        settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {SETTINGS} "
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
         "--out {output.table} > {log} 2>&1"
 
 
@@ -88,10 +90,11 @@ rule plot_figure:
         runtime=resource("plot_figure", "runtime", 10),
     params:
         scale=SCALE,
-        root=f"{S}/scores",
+        root=scores_root,
+        settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {SETTINGS} "
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
         "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
 
 
@@ -118,10 +121,11 @@ rule make_document:
         runtime=resource("make_document", "runtime", 10),
     params:
         scale=SCALE,
-        root=f"{S}/scores",
+        root=scores_root,
+        settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --scale {params.scale} --scores-root {params.root} {SETTINGS} --specs {input.specs} "
+        "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} --specs {input.specs} "
         "--out {output.document} --missing {output.missing} > {log} 2>&1"
 
 

@@ -26,7 +26,7 @@ rule build_world:
         mem_mb=resource("build_world", "mem_mb", 2000),
         runtime=resource("build_world", "runtime", 30),
     params:
-        out="results/{scale}/world",
+        out=world_root,
         digest=plan.digest(PLAN.scale.get("world")),
     shell:
         "python {input.script} --scale {input.scale} --datasets {input.datasets} --out {params.out} > {log} 2>&1"
@@ -54,6 +54,7 @@ rule download:
     params:
         dataset=download_id,
         digest=download_digest,
+        options=download_options,
     shell:
         "python {input.script} --dataset {params.dataset} --datasets {input.datasets} "
-        "{DOWNLOAD_OPTIONS} --out {output.file} > {log} 2>&1"
+        "{params.options} --out {output.file} > {log} 2>&1"

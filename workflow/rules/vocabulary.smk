@@ -47,6 +47,7 @@ rule train_vocabulary:
         runtime=resource("train_vocabulary", "runtime", 60),
     params:
         source=vocabulary_arguments,
+        digest=plan.digest(PLAN.scale["vocabulary"]),
     shell:
         "python {input.script} {params.source} --out {output.model} > {log} 2>&1"
 
