@@ -21,7 +21,19 @@ def save_weights(path: str | Path, weights: nn.Module | dict[str, Tensor], metad
     state = weights.state_dict() if isinstance(weights, nn.Module) else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(state.items())}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=dict(sorted(metadata.items())))
+        save_file(tensors, temporary, metadata=metadata)
+        sort_header(temporary)
+
+
+def sort_header(path: Path) -> None:
+    """safetensors writes its metadata in a random order; sort it in place, so that equal weights are equal bytes."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        file.seek(8)
+        file.write(text.ljust(size))  # the same entries, so never longer than they were
 
 
 def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -1,0 +1,149 @@
+"""The resolved run, typed. One dataclass per concern; an unknown or missing key is an error that names it."""
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from engine.corruption import MaskSpec
+from engine.model import ModelConfig
+from engine.objectives import OBJECTIVES
+from errors import UserError
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    name: str
+    weight: float = 1.0
+    mask: MaskSpec = field(default_factory=MaskSpec)
+    pair_separators: int = 2  # </s> between the sides: 2 in ERNIE-M and VECO, 1 in InfoXLM, XLM-Align and XLM-E
+    reset_positions: bool = False  # XLM numbers the second side from the start again
+    rows: int | None = None  # in place of batch.rows
+    row_length: int | None = None
+    packing: bool = True  # several pairs in one row
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    rows: int  # of each objective and step, over all devices
+    row_length: int
+    device_rows: int  # rows of one forward pass on one device; the rest is accumulated
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    peak_lr: float
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    steps: int
+    warmup_steps: int
+    decay: str = "linear"
+
+    def __post_init__(self):
+        if self.decay != "linear":
+            raise UserError(f"schedule.decay: `{self.decay}` is unknown; known: linear")
+        if not 0 <= self.warmup_steps <= self.steps:
+            raise UserError(f"schedule.warmup_steps: {self.warmup_steps} is not between 0 and steps ({self.steps})")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    every_steps: int = 1000
+    keep: int = 2
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    name: str
+    data: dict
+    model: ModelConfig
+    objectives: tuple[ObjectiveConfig, ...]
+    batch: BatchConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    precision: str = "fp32"
+    numerics: int = 1  # raised by hand when the engine's results change on purpose
+    kind: str = "pretrain"
+    finetune_recipe: str | None = None  # for the evaluation jobs; the engine does not read it
+    run_hash: str = ""
+
+
+def load_run(path: Path) -> RunConfig:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such run; make it with resolve_run.py") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML: {error}") from None
+    try:
+        run = build(RunConfig, values, "")
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    for objective in run.objectives:
+        if objective.name not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            raise UserError(f"{path}: objectives: `{objective.name}` is unknown to the engine; known: {known}")
+        length = objective.row_length or run.batch.row_length
+        if length > run.model.positions - 2:
+            raise UserError(
+                f"{path}: rows of {length} tokens need model.positions >= {length + 2}, not {run.model.positions}"
+            )
+    if run.precision not in ("fp32", "bf16"):
+        raise UserError(f"{path}: precision: `{run.precision}` is unknown; known: fp32, bf16")
+    return run
+
+
+def build(kind: type, values: object, where: str) -> typing.Any:
+    """A dataclass from nested mappings. Numbers are converted, unknown and missing keys are errors."""
+    if not isinstance(values, dict):
+        raise UserError(f"key {where or 'the file'}: expected a mapping, found {values!r}")
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind)
+    prefix = f"{where}." if where else ""
+    for key in values:
+        if key not in fields:
+            raise UserError(f"unknown key {prefix}{key}; known: {', '.join(fields)}")
+    for name, f in fields.items():
+        no_default = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if no_default and name not in values:
+            raise UserError(f"key {prefix}{name} is missing")
+    return kind(**{key: convert(hints[key], value, f"{prefix}{key}") for key, value in values.items()})
+
+
+def convert(hint: typing.Any, value: object, where: str) -> typing.Any:
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, where)
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return None if value is None else convert(inner[0], value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise UserError(f"key {where}: expected a list, found {value!r}")
+        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
+        if len(kinds) != len(value):
+            raise UserError(f"key {where}: expected {len(kinds)} values, found {len(value)}")
+        return tuple(convert(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, bool):
+        raise UserError(f"key {where}: expected int, found {value!r}")
+    if hint in (int, str, bool, dict) and isinstance(value, hint):
+        return value
+    raise UserError(f"key {where}: expected {getattr(hint, '__name__', hint)}, found {value!r}")
+
+
+def content_hash(value: object) -> str:
+    """sha256 of canonical JSON, 16 digits: a name for what was asked."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]

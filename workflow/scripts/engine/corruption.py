@@ -1,0 +1,67 @@
+"""Which tokens are predicted, and what the encoder sees in their place."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.data import Rows
+from engine.randomness import mix, stable_hash, uniform
+from engine.tokenizer import FIRST_PIECE
+from errors import UserError
+
+
+@dataclass(frozen=True)
+class MaskSpec:
+    """BERT's recipe: `rate` of the tokens are selected; of these 80 % become <mask>, 10 % a random token, 10 % stay."""
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    keep: float = 0.1
+
+    def __post_init__(self):
+        if not 0 < self.rate < 1:
+            raise UserError(f"mask.rate: {self.rate} is not between 0 and 1")
+        if abs(self.mask + self.random + self.keep - 1) > 1e-9:
+            raise UserError("mask: the shares mask, random and keep must sum to 1")
+
+
+def select(rows: Rows, rate: float, purpose: str, vocabulary: int) -> np.ndarray:
+    """(R, T) bool: in each document floor(rate * n + u) of its n ordinary tokens, at least one, without replacement.
+
+    Specials are never selected. The draw depends on the document and the purpose alone, so packing cannot change it.
+    """
+    R, T = rows.tokens.shape
+    ordinary = (rows.tokens >= FIRST_PIECE) & (rows.tokens < vocabulary - 1) & (rows.document >= 0)
+    flat = np.flatnonzero(ordinary)
+    item = (flat // T) * T + rows.document.ravel()[flat]  # a number per document of the batch
+    key = rows.key.ravel()[flat] ^ np.uint64(stable_hash(purpose))
+    draw = mix(key + mix(rows.offset.ravel()[flat].astype(np.uint64)))
+    order = np.lexsort((draw, item))
+    sorted_item = item[order]
+    if not len(flat):
+        return np.zeros((R, T), bool)
+    first = np.flatnonzero(np.concatenate([[True], sorted_item[1:] != sorted_item[:-1]]))
+    sizes = np.diff(np.append(first, len(flat)))
+    u = uniform(key[order[first]] ^ np.uint64(stable_hash("stochastic rounding")))
+    wanted = np.maximum(1, np.floor(rate * sizes + u)).astype(np.int64)
+    rank = np.arange(len(flat)) - np.repeat(first, sizes)
+    chosen = order[rank < np.repeat(wanted, sizes)]
+    selected = np.zeros(R * T, bool)
+    selected[flat[chosen]] = True
+    return selected.reshape(R, T)
+
+
+def corrupt(rows: Rows, selected: np.ndarray, spec: MaskSpec, purpose: str, vocabulary: int) -> np.ndarray:
+    """(R, T) tokens as the encoder sees them. Random replacements are ordinary pieces, never specials."""
+    tokens = rows.tokens.copy()
+    where = np.nonzero(selected)
+    key = rows.key[where] + mix(rows.offset[where].astype(np.uint64)) + np.uint64(stable_hash(purpose, "what"))
+    fate = uniform(key)
+    pieces = vocabulary - 1 - FIRST_PIECE  # the last id is <mask>
+    random_token = FIRST_PIECE + (mix(key ^ np.uint64(stable_hash("token"))) % np.uint64(pieces)).astype(np.int64)
+    seen = np.where(
+        fate < spec.mask, vocabulary - 1, np.where(fate < spec.mask + spec.random, random_token, tokens[where])
+    )
+    tokens[where] = seen
+    return tokens

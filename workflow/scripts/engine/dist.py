@@ -1,0 +1,67 @@
+"""The one place that knows ranks and signals."""
+
+import os
+import signal
+
+import torch
+import torch.distributed as distributed
+from torch import nn
+
+from errors import UserError
+
+STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: run me again
+
+
+class Ranks:
+    """This process among the others. Without torchrun it is the only one."""
+
+    def __init__(self, expected_world_size: int | None = None):
+        self.rank = int(os.environ.get("RANK", 0))
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        if expected_world_size is not None and expected_world_size != self.world_size:
+            raise UserError(
+                f"asked for {expected_world_size} processes but {self.world_size} were started; "
+                "check the rule's resources and torchrun's --nproc-per-node"
+            )
+        self.device = torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+        if self.world_size > 1:
+            distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+
+    def sum(self, values: list[float]) -> list[float]:
+        """Sums over all ranks, in fp64."""
+        if self.world_size == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(tensor)
+        return tensor.tolist()
+
+    def sum_gradients(self, model: nn.Module) -> None:
+        """Every loss was divided by its count over all ranks, so gradients add up; one flat message per step."""
+        if self.world_size == 1:
+            return
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+        distributed.all_reduce(flat)
+        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def close(self) -> None:
+        if self.world_size > 1:
+            distributed.destroy_process_group()
+
+
+class StopRequest:
+    """SIGTERM (time limit, preemption) and SIGUSR1 (warning before one) ask for a checkpoint and an early end."""
+
+    def __init__(self):
+        self.received: int | None = None
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self.note)
+
+    def note(self, number: int, frame: object) -> None:
+        self.received = number
+
+    def anywhere(self, ranks: Ranks) -> bool:
+        """True on every rank as soon as one was told, so that all stop after the same step."""
+        return ranks.sum([float(self.received is not None)])[0] > 0

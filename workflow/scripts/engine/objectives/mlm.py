@@ -1,0 +1,46 @@
+"""Masked language modelling on text of many languages (MMLM) and on translation pairs (TLM).
+
+L_MMLM = - sum_{m in M} log p(x_m | x without M)                       XLM-R; ERNIE-M eq. 1
+L_TLM  = - sum_{m in M_x + M_y} log p((x, y)_m | (x, y) without M)     XLM; ERNIE-M eq. 2
+
+The two differ in their rows alone: every token sees the whole document, and a pair is one document.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from engine.attention_rules import full
+from engine.objectives.base import Batch, Loss, Objective
+
+CHUNK = 4096  # selected positions whose logits exist at one time
+
+
+def masked_lm_loss(model: nn.Module, batch: Batch) -> Loss:
+    states_BTD = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    states_ND = states_BTD.flatten(0, 1)[batch.selected]
+    total, correct = selected_cross_entropy(model, states_ND, batch.targets)
+    return Loss(total, len(batch.targets), {"accuracy": float(correct)})
+
+
+def selected_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Summed cross-entropy and number of right guesses; logits exist for one chunk at a time and are computed again
+    on the way back, so that memory does not grow with the batch."""
+    if len(targets_N) <= CHUNK:
+        return chunk_cross_entropy(model, states_ND, targets_N)
+    parts = [
+        checkpoint(chunk_cross_entropy, model, states, targets, use_reentrant=False)
+        for states, targets in zip(states_ND.split(CHUNK), targets_N.split(CHUNK), strict=True)
+    ]
+    return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([right for _, right in parts]).sum()
+
+
+def chunk_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    logits_NV = model.mlm_head(states_ND, model.encoder.tokens.weight).float()
+    loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
+    return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
+
+
+MMLM = Objective(data="mono", rule=full, loss=masked_lm_loss)
+TLM = Objective(data="bitext", rule=full, loss=masked_lm_loss)
