@@ -7,13 +7,13 @@ import random
 from dataclasses import dataclass, field, replace
 
 NOUN_CLASSES = ("animal", "person", "food", "tool", "place")
-NOUNS_PER_CLASS = 12
-VERBS = 24
-ADJECTIVE_PAIRS = 8  # adjective 2k and 2k + 1 are antonyms
-ADVERBS = 8
+NOUNS_PER_CLASS = 9
+VERBS = 18
+ADJECTIVE_PAIRS = 6  # adjective 2k and 2k + 1 are antonyms
+ADVERBS = 6
 PREPOSITIONS = ("in", "with", "for")
-ENTITIES = {"PER": 12, "LOC": 8, "ORG": 4}
-FIRST_YEAR, LAST_YEAR = 1950, 2020
+ENTITIES = {"PER": 8, "LOC": 6, "ORG": 2}
+FIRST_YEAR, LAST_YEAR = 2001, 2009
 ZIPF_EXPONENT = 0.7
 HELD_OUT_SHARE = 0.1  # of event cores: they appear in evaluation sets only, so that every leak is one that was planted
 

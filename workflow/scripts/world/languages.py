@@ -35,9 +35,7 @@ class Profile:
 
 PROFILES = {
     "en": Profile("English", "germanic", negation="before", tense="auxiliary"),
-    "de": Profile(
-        "German", "germanic", order="V2", accusative=True, agreement=True, negation="after", contraction=True
-    ),
+    "de": Profile("German", "germanic", order="V2", accusative=True, negation="after", contraction=True),
     "fr": Profile("French", "romance", adjective="after", agreement=True, contraction=True),
     "es": Profile("Spanish", "romance", adjective="after", agreement=True, contraction=True),
     "el": Profile("Greek", "hellenic", script="greek", accusative=True, agreement=True),
@@ -60,7 +58,7 @@ PROFILES = {
 }
 UNSPACED_SCRIPTS = ("han", "thai")
 INTERNATIONAL_SHARE = 0.12  # of concepts: one loan word in every language
-HOMOGRAPHS = 8  # verbs that share their stem with a noun in every language, so that only context tells the tag
+HOMOGRAPHS = 6  # verbs that share their stem with a noun in every language, so that only context tells the tag
 
 ONSETS = ["p", "t", "k", "b", "d", "g", "m", "n", "s", "r", "l", "v", "f", "z", "h"]
 VOWELS = ["a", "e", "i", "o", "u"]
@@ -297,10 +295,6 @@ class Speaker:
             tokens.append(Token(form, upos, source, head, relation, lemma, space_after, joined, surface))
         stop = FULL_STOP.get(self.language.profile.script, ".")
         tokens.append(Token(stop, "PUNCT", "stop", root, "punct", stop, False))
-        if self.language.profile.script in ("latin", "cyrillic", "greek"):
-            first = tokens[0]
-            form, surface = (text[:1].upper() + text[1:] for text in (first.form, first.surface))
-            tokens[0] = first._replace(form=form, surface=surface)
         return tokens
 
     def sentence(self, event: Event) -> str:
