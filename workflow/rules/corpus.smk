@@ -5,7 +5,6 @@
 rule split_corpus_mono:
     input:
         script="workflow/scripts/split_corpus.py",
-        modules=modules("split_corpus"),
         text=mono_sources,
     output:
         shards=expand(
@@ -23,6 +22,7 @@ rule split_corpus_mono:
         mem_mb=resource("split_corpus", "mem_mb", 2000),
         runtime=resource("split_corpus", "runtime", 60),
     params:
+        code=code("split_corpus"),
         root=raw_root,
     shell:
         "python {input.script} mono --text {input.text} --root {params.root} --out {output.shards} > {log} 2>&1"
@@ -31,7 +31,6 @@ rule split_corpus_mono:
 rule split_corpus_bitext:
     input:
         script="workflow/scripts/split_corpus.py",
-        modules=modules("split_corpus"),
         archive=bitext_sources,
     output:
         shards=expand(
@@ -49,6 +48,7 @@ rule split_corpus_bitext:
         mem_mb=resource("split_corpus", "mem_mb", 2000),
         runtime=resource("split_corpus", "runtime", 60),
     params:
+        code=code("split_corpus"),
         root=raw_root,
     shell:
         "python {input.script} bitext --archive {input.archive} --pair {wildcards.pair} --root {params.root} "
@@ -58,7 +58,6 @@ rule split_corpus_bitext:
 rule find_duplicates_mono:
     input:
         script="workflow/scripts/find_duplicates.py",
-        modules=modules("find_duplicates"),
         config=ancient("config/cleaning.yaml"),
         shards=expand(
             "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
@@ -80,6 +79,7 @@ rule find_duplicates_mono:
         mem_mb=resource("find_duplicates", "mem_mb", 2000),
         runtime=resource("find_duplicates", "runtime", 60),
     params:
+        code=code("find_duplicates"),
         digest=thresholds("duplicates"),
         overrides=cleaning_overrides,
     shell:
@@ -90,7 +90,6 @@ rule find_duplicates_mono:
 rule find_duplicates_bitext:
     input:
         script="workflow/scripts/find_duplicates.py",
-        modules=modules("find_duplicates"),
         config=ancient("config/cleaning.yaml"),
         shards=expand(
             "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
@@ -112,6 +111,7 @@ rule find_duplicates_bitext:
         mem_mb=resource("find_duplicates", "mem_mb", 2000),
         runtime=resource("find_duplicates", "runtime", 60),
     params:
+        code=code("find_duplicates"),
         digest=thresholds("duplicates"),
         overrides=cleaning_overrides,
     shell:
@@ -123,7 +123,6 @@ rule find_duplicates_bitext:
 rule train_language_id:
     input:
         script="workflow/scripts/train_language_id.py",
-        modules=modules("train_language_id"),
         config=ancient("config/cleaning.yaml"),
         text=language_id_texts,
     output:
@@ -139,6 +138,7 @@ rule train_language_id:
         mem_mb=resource("train_language_id", "mem_mb", 2000),
         runtime=resource("train_language_id", "runtime", 30),
     params:
+        code=code("train_language_id"),
         text=language_id_arguments,
         digest=thresholds("language_id"),
         overrides=cleaning_overrides,
@@ -150,7 +150,6 @@ rule train_language_id:
 rule index_eval_sets:
     input:
         script="workflow/scripts/index_eval_sets.py",
-        modules=modules("index_eval_sets"),
         config=ancient("config/cleaning.yaml"),
         files=evaluation_files,
     output:
@@ -166,6 +165,7 @@ rule index_eval_sets:
         mem_mb=resource("index_eval_sets", "mem_mb", 4000),
         runtime=resource("index_eval_sets", "runtime", 60),
     params:
+        code=code("index_eval_sets"),
         files=evaluation_arguments,
         digest=thresholds("decontamination"),
         overrides=cleaning_overrides,
@@ -177,7 +177,6 @@ rule index_eval_sets:
 rule train_pair_model:
     input:
         script="workflow/scripts/train_pair_model.py",
-        modules=modules("train_pair_model"),
         config=ancient("config/cleaning.yaml"),
         shards=expand(
             "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
@@ -196,6 +195,7 @@ rule train_pair_model:
         mem_mb=resource("train_pair_model", "mem_mb", 4000),
         runtime=resource("train_pair_model", "runtime", 120),
     params:
+        code=code("train_pair_model"),
         digest=thresholds("pair_model"),
         overrides=cleaning_overrides,
     shell:
@@ -206,7 +206,6 @@ rule train_pair_model:
 rule clean_mono:
     input:
         script="workflow/scripts/clean_mono.py",
-        modules=modules("clean_mono"),
         config=ancient("config/cleaning.yaml"),
         shard="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.raw.zst",
         duplicates="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.duplicates.npy",
@@ -227,6 +226,7 @@ rule clean_mono:
         mem_mb=resource("clean_mono", "mem_mb", 2000),
         runtime=resource("clean_mono", "runtime", 60),
     params:
+        code=code("clean_mono"),
         digest=thresholds("mono", "language_id", "decontamination"),
         overrides=cleaning_overrides,
     shell:
@@ -238,7 +238,6 @@ rule clean_mono:
 rule clean_bitext:
     input:
         script="workflow/scripts/clean_bitext.py",
-        modules=modules("clean_bitext"),
         config=ancient("config/cleaning.yaml"),
         shard="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.raw.zst",
         duplicates="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.duplicates.npy",
@@ -260,6 +259,7 @@ rule clean_bitext:
         mem_mb=resource("clean_bitext", "mem_mb", 2000),
         runtime=resource("clean_bitext", "runtime", 60),
     params:
+        code=code("clean_bitext"),
         digest=thresholds("bitext", "language_id", "decontamination"),
         overrides=cleaning_overrides,
     shell:
@@ -272,7 +272,6 @@ rule clean_bitext:
 rule report_cleaning:
     input:
         script="workflow/scripts/report_cleaning.py",
-        modules=modules("report_cleaning"),
         gold="results/{scale}/world/gold/dirt.tsv",
         cleaned=cleaning_outputs,
         files=evaluation_files,
@@ -289,6 +288,7 @@ rule report_cleaning:
         mem_mb=resource("report_cleaning", "mem_mb", 2000),
         runtime=resource("report_cleaning", "runtime", 30),
     params:
+        code=code("report_cleaning"),
         root=raw_root,
         corpus=corpus_root,
         files=evaluation_arguments,

@@ -94,7 +94,6 @@ rule predict:
 rule score:
     input:
         script="workflow/scripts/score.py",
-        modules=modules("score"),
         recipe=recipe,
         predictions="results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}",
         files=task_files,
@@ -111,6 +110,7 @@ rule score:
         mem_mb=resource("score", "mem_mb", 2000),
         runtime=resource("score", "runtime", 30),
     params:
+        code=code("score"),
         raw=raw_root,
         counts=line_counts,
     shell:

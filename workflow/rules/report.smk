@@ -13,7 +13,6 @@ localrules:
 rule collect_scores:
     input:
         script="workflow/scripts/collect_scores.py",
-        modules=modules("collect_scores"),
         scores=all_scores,
     output:
         scores="results/{scale}/scores.tsv",
@@ -28,6 +27,7 @@ rule collect_scores:
         mem_mb=resource("collect_scores", "mem_mb", 1000),
         runtime=resource("collect_scores", "runtime", 10),
     params:
+        code=code("collect_scores"),
         root=scores_root,
         settings=settings_options,
     shell:
@@ -38,7 +38,6 @@ rule collect_scores:
 rule make_table:
     input:
         script="workflow/scripts/make_table.py",
-        modules=modules("make_table"),
         spec="config/tables/{paper}/{item}.yaml",
         published=spec_published,
         models="config/published/models.tsv",
@@ -57,6 +56,7 @@ rule make_table:
         mem_mb=resource("make_table", "mem_mb", 1000),
         runtime=resource("make_table", "runtime", 10),
     params:
+        code=code("make_table"),
         scale=SCALE,
         root=scores_root,
         settings=settings_options,
@@ -69,7 +69,6 @@ rule make_table:
 rule plot_figure:
     input:
         script="workflow/scripts/plot_figure.py",
-        modules=modules("plot_figure"),
         spec="config/figures/{paper}/{item}.yaml",
         published=spec_published,
         models="config/published/models.tsv",
@@ -89,6 +88,7 @@ rule plot_figure:
         mem_mb=resource("plot_figure", "mem_mb", 2000),
         runtime=resource("plot_figure", "runtime", 10),
     params:
+        code=code("plot_figure"),
         scale=SCALE,
         root=scores_root,
         settings=settings_options,
@@ -101,7 +101,6 @@ rule plot_figure:
 rule make_document:
     input:
         script="workflow/scripts/make_document.py",
-        modules=modules("make_document"),
         specs=spec_files,
         tables=table_files,
         figures=figure_files,
@@ -120,6 +119,7 @@ rule make_document:
         mem_mb=resource("make_document", "mem_mb", 1000),
         runtime=resource("make_document", "runtime", 10),
     params:
+        code=code("make_document"),
         scale=SCALE,
         root=scores_root,
         settings=settings_options,
@@ -133,7 +133,6 @@ rule make_document:
 rule compile_document:
     input:
         script="workflow/scripts/compile_document.py",
-        modules=modules("compile_document"),
         document="results/tables/all.tex",
         missing="results/tables/missing.tex",
         tables=table_files,
@@ -150,5 +149,7 @@ rule compile_document:
     resources:
         mem_mb=resource("compile_document", "mem_mb", 1000),
         runtime=resource("compile_document", "runtime", 10),
+    params:
+        code=code("compile_document"),
     shell:
         "python {input.script} --tex {input.document} --out {output.pdf} > {log} 2>&1"

@@ -9,7 +9,6 @@ localrules:
 rule build_world:
     input:
         script="workflow/scripts/build_world.py",
-        modules=modules("build_world"),
         scale=ancient("config/scales/{scale}.yaml"),
         datasets=ancient("config/datasets.tsv"),
     output:
@@ -26,6 +25,7 @@ rule build_world:
         mem_mb=resource("build_world", "mem_mb", 2000),
         runtime=resource("build_world", "runtime", 30),
     params:
+        code=code("build_world"),
         out=world_root,
         digest=plan.digest(PLAN.scale.get("world")),
     shell:

@@ -8,7 +8,6 @@ localrules:
 rule plan_sampling_vocabulary:
     input:
         script="workflow/scripts/plan_sampling.py",
-        modules=modules("plan_sampling"),
         counts=vocabulary_counts,
     output:
         plan="results/{scale}/vocab/sampling_plan.tsv",
@@ -23,6 +22,7 @@ rule plan_sampling_vocabulary:
         mem_mb=resource("plan_sampling", "mem_mb", 1000),
         runtime=resource("plan_sampling", "runtime", 10),
     params:
+        code=code("plan_sampling"),
         alpha=PLAN.scale["vocabulary"].get("alpha", 0.3),
     shell:
         "python {input.script} --counts {input.counts} --alpha {params.alpha} --out {output.plan} > {log} 2>&1"
@@ -32,7 +32,6 @@ rule train_vocabulary:
     input:
         unpack(vocabulary_inputs),
         script="workflow/scripts/train_vocabulary.py",
-        modules=modules("train_vocabulary"),
     output:
         model="results/{scale}/vocab/spm.model",
     log:
@@ -46,6 +45,7 @@ rule train_vocabulary:
         mem_mb=resource("train_vocabulary", "mem_mb", 4000),
         runtime=resource("train_vocabulary", "runtime", 60),
     params:
+        code=code("train_vocabulary"),
         source=vocabulary_arguments,
         digest=plan.digest(PLAN.scale["vocabulary"]),
     shell:
@@ -56,7 +56,6 @@ rule train_vocabulary:
 rule encode_corpus:
     input:
         script="workflow/scripts/encode_corpus.py",
-        modules=modules("encode_corpus"),
         text=clean_text,
         vocabulary="results/{scale}/vocab/spm.model",
     output:
@@ -71,6 +70,8 @@ rule encode_corpus:
     resources:
         mem_mb=resource("encode_corpus", "mem_mb", 2000),
         runtime=resource("encode_corpus", "runtime", 60),
+    params:
+        code=code("encode_corpus"),
     shell:
         "python {input.script} --text {input.text} --vocabulary {input.vocabulary} --threads {threads} "
         "--out {output.manifest} > {log} 2>&1"

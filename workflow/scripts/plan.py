@@ -785,13 +785,13 @@ def any_of(names: Iterable[str]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Code as an input of cheap jobs
+# Code as part of what a cheap job depends on
 
 
 def local_imports(script: str | Path) -> list[str]:
     """The modules beside a script that it imports, directly or through each other, as paths in the script's spelling.
 
-    Snakemake sees an edit of a job's script but not of what the script imports; rules list these files as inputs.
+    Snakemake sees an edit of a job's script, which is an input, but not of what the script imports.
     """
     folder = Path(script).parent
     found: set[Path] = set()
@@ -807,6 +807,16 @@ def local_imports(script: str | Path) -> list[str]:
                 base = folder.joinpath(*parts[:depth])
                 todo += [candidate for candidate in (base.with_suffix(".py"), base / "__init__.py")]
     return sorted(str(path) for path in found if path != Path(script))
+
+
+def code_digest(script: str | Path) -> str:
+    """A digest of the content of everything that a script imports from beside it."""
+    return digest([[Path(path).name, _sha256(Path(path))] for path in local_imports(script)])
+
+
+@cache
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # A regular expression and not `ast`: a tenth of the time, at every parse. Finding too much does no harm.
