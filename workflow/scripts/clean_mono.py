@@ -3,6 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def judge(
 def documents_of(batch: Batch, texts: list[str], reasons: np.ndarray) -> Iterator[list[str]]:
     """Kept lines by document."""
     bounds = [*batch.starts, len(texts)]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         yield [texts[i] for i in range(begin, end) if reasons[i] == KEPT]
 
 

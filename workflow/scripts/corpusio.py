@@ -5,8 +5,8 @@ Intermediate shards are zstandard text. Line 1 is a JSON header {"files", "kind"
     mono    <file number>TAB<upstream line number>TAB<text>                 empty line between documents
     bitext  <file number>TAB<upstream line number>TAB<side a>TAB<side b>
 
-A line's `place` is file number * 2**40 + line number. It does not depend on the number of shards, so "the first of several
-duplicates" means the same line however the corpus is cut.
+A line's `place` is file number * 2**40 + line number. It does not depend on the number of shards, so "the first of
+several duplicates" means the same line however the corpus is cut.
 """
 
 import dataclasses

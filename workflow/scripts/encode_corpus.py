@@ -50,9 +50,10 @@ def read_bitext(path: Path) -> Iterator[tuple[list[str], list[int]]]:
 
 def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Model ids (T,) of all sentences and their lengths (S,)."""
-    pieces = tokenizer.encode_pieces(sentences, threads)
+    # one buffer per sentence: lists of Python integers would take longer than the encoding
+    pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy")
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    ids = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
+    ids = np.concatenate([np.zeros(0, np.int32), *pieces])
     ids += 1  # the layout of XLM-R: piece id + 1, and <unk> is no piece of text
     ids[ids == 1] = UNK
     return ids.astype(token_dtype(tokenizer.vocabulary_size)), lengths

@@ -1,8 +1,9 @@
 """Find exact, skeleton and near duplicates over all shards of a corpus, in memory that does not grow with the corpus.
 
-Each shard is read on its own and its hashes go to a scratch file, ordered by partition (a range of hash values). Then each partition
-is sorted on its own. There are as many partitions as shards, so both steps hold about one shard's hashes. Near-duplicate
-documents come first, so that a line is never lost as the duplicate of one in a document that is itself removed.
+Each shard is read on its own and its hashes go to a scratch file, ordered by partition (a range of hash values). Then
+each partition is sorted on its own. There are as many partitions as shards, so both steps hold about one shard's
+hashes. Near-duplicate documents come first, so that a line is never lost as the duplicate of one in a document that is
+itself removed.
 
 Output: one .npy per shard, sorted by place: (place, reasons), reasons = 1 exact | 2 skeleton | 4 near (the place of a
 document's first line, and stands for the whole document).
@@ -88,7 +89,7 @@ def _records(hashes: np.ndarray, places: np.ndarray, shard: int, rows: np.ndarra
 def hash_shard(
     path: Path, kind: str, shard: int, count: int, thresholds: DuplicateThresholds, scratch: Path
 ) -> tuple[dict[str, Partitions], int]:
-    """Write the shard's line, skeleton and band hashes and its signatures; return where, and its number of documents."""
+    """Write the shard's hashes of lines, skeletons and bands, and its signatures; return where, and its documents."""
     stores = {name: Partitions(scratch / f"{shard}.{name}", count, _RECORD) for name in ("exact", "skeleton", "band")}
     documents = 0
     with open(scratch / f"{shard}.signatures", "wb") as signature_file:

@@ -3,8 +3,8 @@
 m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R; methods.md section 1). A pair that comes in
 several corpora has one q, which its corpora share in proportion to their size.
 
-Columns: kind corpus name sentences tokens p q sha256. p and q sum to 1 within each kind. sha256 is that of the row's manifests
-(of its counts, for the vocabulary), so that what rests on the data can be keyed on this file.
+Columns: kind corpus name sentences tokens p q sha256. p and q sum to 1 within each kind. sha256 is that of the row's
+manifests (of its counts, for the vocabulary), so that what rests on the data can be keyed on this file.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Hold the cleaned mini-world against its list of planted dirt: recall per kind, clean lines lost, test sentences left.
 
-A planted line counts as removed if it is among the rejects. A clean line counts as lost if it is among the rejects and its text is
-nowhere in the cleaned text of its corpus, so that of two equal clean lines one may go. Test sentences are looked for
-in the cleaned text as plain substrings, without the index that the cleaning used.
+A planted line counts as removed if it is among the rejects. A clean line counts as lost if it is among the rejects and
+its text is nowhere in the cleaned text of its corpus, so that of two equal clean lines one may go; a clean line that
+holds a test sentence is lost too. Test sentences are looked for in the cleaned text as plain substrings,
+without the index that the cleaning used.
 """
 
 import argparse
@@ -20,9 +21,9 @@ from split_corpus import open_sides
 from textfilters import normalise
 
 LEAST_RECALL, MOST_LOST = 0.95, 0.01
-# A test sentence of fewer words or letters is only looked for as a whole line: "Yes." inside a line is no leak. A wide letter
-# (Chinese, Japanese) counts as two.
-INSIDE_WORDS, INSIDE_LETTERS = 3, 16
+# A test sentence of fewer words or letters is only looked for as a whole line: "Yes." inside a line is no
+# leak. A wide letter (Chinese, Japanese) counts as two.
+INSIDE_WORDS, INSIDE_LETTERS = 3, 14
 
 
 def plain(text: str) -> str:

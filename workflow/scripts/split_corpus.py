@@ -120,7 +120,7 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
                         if a is None or b is None:
                             short = "first" if a is None else "second"
                             raise UserError(
-                                f"{archive}, {member}, line {number}: the {short} side ends here and the other goes on; "
+                                f"{archive}, {member}, line {number}: the {short} side ends here, the other goes on; "
                                 "lines would no longer be translations: download the archive again"
                             )
                         a, b = a.rstrip("\r\n").replace("\t", " "), b.rstrip("\r\n").replace("\t", " ")

@@ -202,10 +202,10 @@ _WHOLE = 1 << 32  # added to the length of a unit that only matches a whole line
 def index_units(lines: Sequence[str], inside_words: int, inside_letters: int, window_words: int) -> np.ndarray:
     """uint64 (n, 3): anchor, length, hash of every window that stands for one of the test units `lines`.
 
-    A unit of at least `inside_words` words and `inside_letters` letters (a word of one letter counts as two: most are Chinese
-    or Thai) is found anywhere in a line: the hash of its first `inside_words` words is the anchor, and the hash of all its
-    words confirms. A shorter one only matches a line that has no other words: "I know." leaks nothing. A unit longer than `window_words` is cut, so that one
-    sentence of a test paragraph is found too.
+    A unit of at least `inside_words` words and `inside_letters` letters (a word of one letter counts as two: most are
+    Chinese or Thai) is found anywhere in a line: the hash of its first `inside_words` words is the anchor, and the hash
+    of all its words confirms. A shorter one only matches a line that has no other words: "I know." leaks nothing. A
+    unit longer than `window_words` is cut, so that one sentence of a test paragraph is found too.
     """
     words = words_of(lines)
     counts = words.counts
@@ -299,8 +299,9 @@ _SCRIPT_NAMES = {
     "Arab": ("ARABIC",), "Armn": ("ARMENIAN",), "Beng": ("BENGALI",), "Cyrl": ("CYRILLIC",), "Deva": ("DEVANAGARI",),
     "Ethi": ("ETHIOPIC",), "Geor": ("GEORGIAN",), "Grek": ("GREEK",), "Gujr": ("GUJARATI",), "Guru": ("GURMUKHI",),
     "Hang": ("HANGUL",), "Hani": ("CJK", "IDEOGRAPHIC"), "Hans": ("CJK", "IDEOGRAPHIC"), "Hant": ("CJK", "IDEOGRAPHIC"),
-    "Hebr": ("HEBREW",), "Jpan": ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Khmr": ("KHMER",),
-    "Knda": ("KANNADA",), "Kore": ("HANGUL", "CJK"), "Laoo": ("LAO",), "Latn": ("LATIN", "FEMININE", "MASCULINE"),
+    "Hebr": ("HEBREW",), "Jpan": ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
+    "Khmr": ("KHMER",), "Knda": ("KANNADA",), "Kore": ("HANGUL", "CJK"), "Laoo": ("LAO",),
+    "Latn": ("LATIN", "FEMININE", "MASCULINE"),
     "Mlym": ("MALAYALAM",), "Mymr": ("MYANMAR",), "Orya": ("ORIYA",), "Sinh": ("SINHALA",), "Taml": ("TAMIL",),
     "Telu": ("TELUGU",), "Thai": ("THAI",), "Tibt": ("TIBETAN",),
 }  # fmt: skip
@@ -445,7 +446,7 @@ def repetitive(words: Words, distinct_share: float, at_least: int) -> np.ndarray
 
 
 def unequal_lengths(a: np.ndarray, b: np.ndarray, usual_log_ratio: float, ratio: float, slack: int) -> np.ndarray:
-    """One side has over `ratio` times the words that the other lets expect; `slack` words are forgiven to short sides."""
+    """One side has over `ratio` times the words that the other lets expect; `slack` words are forgiven."""
     expected = a * np.exp(usual_log_ratio)
     return (b + slack < (expected + slack) / ratio) | ((b + slack) / ratio > expected + slack)
 
@@ -475,7 +476,7 @@ class LanguageId:
         return f"__label__{label}" in self.model.get_labels()
 
     def predict(self, text: str) -> list[tuple[str, float]]:
-        """(label, probability), best first. fastText 0.9.3's own predict fails under NumPy 2, its inner one does not."""
+        """(label, probability), best first. fastText 0.9.3's predict fails under NumPy 2, its inner one does not."""
         pairs = self.model.f.predict(text.replace("\n", " ") + "\n", self.candidates, 0.0, "strict")
         return [(label.removeprefix("__label__"), min(1.0, probability)) for probability, label in pairs]
 

@@ -1,7 +1,8 @@
 """Learn which words of one language stand for which of the other, from a bounded sample of a bitext itself.
 
-IBM model 1 (Brown et al. 1993) in both directions. Misaligned pairs are few and their words agree on nothing, so they hardly disturb
-it. A pair's score is how much better, in nats per word, each side is predicted by the other than by word frequency alone.
+IBM model 1 (Brown et al. 1993) in both directions. Misaligned pairs are few and their words agree on nothing, so they
+hardly disturb it. A pair's score is how much better, in nats per word, each side is predicted by the other than by word
+frequency alone.
 """
 
 import argparse
@@ -115,7 +116,7 @@ def train_direction(
 
 
 def sample_pairs(shards: list[Path], thresholds: PairModelThresholds) -> tuple[list[str], list[str]]:
-    """The pairs with the smallest hash of their place: the same ones for any number of shards, in memory for one sample."""
+    """The pairs with the smallest hash of their place: the same ones for any number of shards, one sample in memory."""
     chosen: list[tuple[int, str, str]] = []
     limit = 2**64
     for path in shards:

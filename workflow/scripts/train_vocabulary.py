@@ -1,8 +1,8 @@
 """Train the joint SentencePiece vocabulary on sentences drawn by the sampling plan, or take a given model over.
 
-Unigram model, no normalisation (cleaning has done it), byte fallback so that any text comes back unchanged, <unk> 0, <s> 1,
-</s> 2 as engine/tokenizer.py expects. Sentences are taken at even steps through each corpus, without random numbers, and one thread
-trains: the same text gives the same bytes.
+Unigram model, no normalisation (cleaning has done it), byte fallback so that any text comes back unchanged, <unk> 0,
+<s> 1, </s> 2 as engine/tokenizer.py expects. Sentences are taken at even steps through each corpus, without random
+numbers, and one thread trains: the same text gives the same bytes.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def draws(available: int, wanted: int, index: int) -> int:
 
 
 def lines_of(row: PlanRow, corpus: Path) -> Iterator[str]:
-    """Every sentence of a row; both sides of a pair."""
+    """Every sentence (mono) or pair, as `a<TAB>b`, of a row."""
     source = row.source
     folder = corpus / source.kind / source.corpus / source.name
     suffix = ".clean.txt.zst" if source.kind == "mono" else ".clean.tsv.zst"
@@ -46,19 +46,20 @@ def lines_of(row: PlanRow, corpus: Path) -> Iterator[str]:
     for shard in shards:
         for line in read_lines(shard):
             if line:
-                yield from line.split("\t")
+                yield line
 
 
 def sample(rows: list[PlanRow], corpus: Path, sentences: int) -> Iterator[str]:
-    """At most `sentences` lines; each language's share is its q."""
-    for row, wanted in zip(rows, quotas(rows, sentences), strict=True):
+    """About `sentences` lines (a pair is two); each row's share is its q."""
+    for row, quota in zip(rows, quotas(rows, sentences), strict=True):
+        wanted = quota if row.source.kind == "mono" else -(-quota // 2)
         seen = 0
         for seen, line in enumerate(lines_of(row, corpus), start=1):
-            for _ in range(draws(row.source.sentences, wanted, seen - 1)):
-                yield line
-        if seen != row.source.sentences:
+            for _ in range(draws(row.source.size, wanted, seen - 1)):
+                yield from line.split("\t")
+        if seen != row.source.size:
             name = f"{row.source.kind}/{row.source.corpus}/{row.source.name}"
-            raise UserError(f"{corpus}/{name}: {seen} sentences, the plan says {row.source.sentences}; plan again")
+            raise UserError(f"{corpus}/{name}: {seen} lines, the plan says {row.source.size}; plan again")
 
 
 def train(lines: Iterator[str], out: Path, size: int, character_coverage: float = 1.0) -> None:

@@ -6,8 +6,8 @@ A shard is a JSON manifest `<name>.json` and three flat little-endian arrays bes
     <name>.sentences.bin  int64 (S + 1,), where each sentence begins in the tokens
     <name>.documents.bin  int64 (D + 1,), where each document begins in the sentences
 
-A sentence is a line of clean text. A document of a bitext is one pair: side a, then side b. The manifest holds counts, the sha256 of
-the arrays, of the source text and of the vocabulary.
+A sentence is a line of clean text. A document of a bitext is one pair: side a, then side b. The manifest holds counts,
+the sha256 of the arrays, of the source text and of the vocabulary.
 """
 
 import hashlib
@@ -163,8 +163,8 @@ def open_shard(path: str | Path, vocabulary_sha256: str | None = None, verify: b
     manifest = read_manifest(path)
     if vocabulary_sha256 is not None and manifest["vocabulary_sha256"] != vocabulary_sha256:
         raise UserError(
-            f"{path}, key vocabulary_sha256: encoded with vocabulary {manifest['vocabulary_sha256'][:12]}, this run's is "
-            f"{vocabulary_sha256[:12]}; encode the shard again with this vocabulary"
+            f"{path}, key vocabulary_sha256: encoded with vocabulary {manifest['vocabulary_sha256'][:12]}, this "
+            f"run's is {vocabulary_sha256[:12]}; encode the shard again with this vocabulary"
         )
     dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
     shard = Shard(
@@ -262,7 +262,7 @@ def open_shards(paths: Sequence[str | Path], vocabulary_sha256: str | None = Non
         for shard in shards[1:]:
             if shard.manifest[key] != shards[0].manifest[key]:
                 raise UserError(
-                    f"{shard.path}, key {key}: {shard.manifest[key]}, but {shards[0].path} has {shards[0].manifest[key]}; "
-                    "encode both with the same vocabulary, and open one kind at a time"
+                    f"{shard.path}, key {key}: {shard.manifest[key]}, but {shards[0].path} has "
+                    f"{shards[0].manifest[key]}; encode both with the same vocabulary, and open one kind at a time"
                 )
     return Shards(shards)
