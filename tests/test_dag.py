@@ -1,0 +1,470 @@
+"""What the workflow plans: everything from nothing, nothing twice, and after an edit exactly what rests on it.
+
+The rules, their commands and the whole configuration are the real ones, run for real once. Only the scripts that
+compute are replaced by stand-ins that write their declared outputs, so that a complete run takes seconds.
+"""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.dag
+
+REAL = {"plan", "resolve_run", "resolve_recipe", "datasets", "errors", "atomic"}  # the rules themselves use these
+
+STAND_IN = """
+import hashlib, os, sys
+from pathlib import Path
+
+OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--missing", "--log-json", "--cost", "--dev-json", "--rejects"}}
+if "{name}".startswith("clean_"):
+    OUTPUTS.add("--counts")
+values, flag = {{}}, None
+for word in sys.argv[1:]:
+    if word.startswith("--"):
+        flag = word
+    elif flag in OUTPUTS:
+        values.setdefault(flag, []).append(Path(word))
+assert "--out" in values or "--out-pdf" in values, sys.argv
+for path in [path for paths in values.values() for path in paths]:
+    if "{name}" == "build_world":
+        (path / "gold").mkdir(parents=True, exist_ok=True)
+        (path / "MANIFEST.tsv").write_text("path\\tbytes\\tsha256\\n")
+        (path / "gold/dirt.tsv").write_text("")
+    elif "{name}" == "predict":
+        path.mkdir(parents=True)
+        (path / "predictions.json").write_text("{{}}")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{name} " + str(path))
+"""
+
+IMPORT = re.compile(r"^(?:import|from) .*$", re.MULTILINE)
+
+
+def tracked(repository: Path) -> list[str]:
+    """Files of the repository: tracked ones, and new ones that git would take."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=repository, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.split("\0") if name and (repository / name).is_file()]
+
+
+def copy_tree(repository: Path, to: Path) -> Path:
+    for name in tracked(repository):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(repository / name, to / name)
+    return to
+
+
+def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
+    # The rules call `python`: the one that runs the tests, and its snakemake.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=tree,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
+def planned(tree: Path, *arguments: str, scale: str = "smoke", **environment: str) -> dict[str, int]:
+    """Rule -> number of jobs that a dry-run plans, without the target rule."""
+    done = snakemake(tree, "--dry-run", "--config", f"scale={scale}", "--", *arguments, **environment)
+    text = done.stdout + done.stderr
+    if "Nothing to be done" in text:
+        return {}
+    table = re.search(r"^job +count\n-[- ]+\n(.*?)^total", text, re.MULTILINE | re.DOTALL)
+    assert table, text[-2000:]
+    counts = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table.group(1), re.MULTILINE)}
+    counts.pop("tables", None)
+    return counts
+
+
+def jobs(tree: Path, scale: str = "smoke") -> str:
+    return snakemake(tree, "--dry-run", "--config", f"scale={scale}").stdout
+
+
+def edit(tree: Path, file: str, old: str, new: str) -> None:
+    path = tree / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{file} no longer holds {old!r}: mend this test"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def set_threshold(tree: Path, section: str) -> None:
+    """Change the first number of a section of the cleaning thresholds, whatever it is."""
+    path = tree / "config/cleaning.yaml"
+    text, count = re.subn(
+        rf"^({section}:.*\n(?: *#.*\n)*  \w+: )([0-9.]+)",
+        lambda found: f"{found.group(1)}{float(found.group(2)) + 1}",
+        path.read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
+    assert count == 1, f"config/cleaning.yaml has no section {section}: mend this test"
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def built(repository, tmp_path_factory) -> Path:
+    """A tree after complete runs of smoke, with stand-ins for the scripts that compute."""
+    tree = copy_tree(repository, tmp_path_factory.mktemp("dag"))
+    rules = "".join(path.read_text(encoding="utf-8") for path in sorted((tree / "workflow/rules").glob("*.smk")))
+    for name in sorted(set(re.findall(r"workflow/scripts/(\w+)\.py", rules)) - REAL):
+        path = tree / f"workflow/scripts/{name}.py"
+        # The imports stay as text: what a script imports is part of what its jobs depend on.
+        imports = "\n".join(IMPORT.findall(path.read_text(encoding="utf-8")))
+        path.write_text(f'"""\n{imports}\n"""\n{STAND_IN.format(name=name)}', encoding="utf-8")
+    assert planned(tree)["pretrain"] == 3
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke")
+    snakemake(tree, "--cores", "1", "--config", "scale=smoke", "--", "cleaning")
+    return tree
+
+
+@pytest.fixture
+def tree(built, tmp_path) -> Path:
+    """A copy of it to edit, times kept."""
+    return Path(shutil.copytree(built, tmp_path / "tree", symlinks=True))
+
+
+# --- a complete run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "31337"])
+def test_nothing_is_done_twice_whatever_the_hash_seed(built, hash_seed):
+    assert planned(built, PYTHONHASHSEED=hash_seed) == {}
+
+
+def test_touching_every_source_plans_nothing(tree):
+    for name in tracked_files(tree):
+        os.utime(tree / name)
+    assert planned(tree) == {}
+
+
+def tracked_files(tree: Path) -> list[str]:
+    return [
+        str(path.relative_to(tree))
+        for path in sorted(tree.rglob("*"))
+        if path.is_file() and path.relative_to(tree).parts[0] not in ("results", ".snakemake")
+    ]
+
+
+def test_summary_dag_and_rulegraph(built):
+    summary = snakemake(built, "--summary", "--config", "scale=smoke").stdout
+    assert "results/tables/all.tex" in summary and "update pending" not in summary
+    for option in ("--dag", "--rulegraph"):
+        assert snakemake(built, option, "--config", "scale=smoke").stdout.lstrip().startswith("digraph")
+
+
+def test_report(tree):
+    snakemake(tree, "--report", "results/report.html", "--config", "scale=smoke")
+    assert (tree / "results/report.html").stat().st_size > 100_000
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+EVALUATION = {"finetune", "predict", "score", "collect_scores", "make_table", "plot_figure", "make_document"}
+AFTER_CLEANING = EVALUATION | {
+    "plan_sampling_vocabulary",
+    "train_vocabulary",
+    "encode_corpus",
+    "plan_sampling_run",
+    "pretrain",
+}
+
+
+def test_a_plot_script_plans_its_figures_and_the_document(tree):
+    edit(tree, "workflow/scripts/plot_figure.py", "import hashlib", "# red\nimport hashlib")
+    assert planned(tree) == {"plot_figure": 1, "make_document": 1}
+
+
+def test_a_figure_spec_plans_that_figure(tree):
+    edit(tree, "config/figures/xlm-e/figure-03.yaml", "title: Tatoeba", "title: On Tatoeba")
+    assert planned(tree) == {"plot_figure": 1, "make_document": 1}
+
+
+def test_a_table_spec_plans_that_table(tree):
+    edit(tree, "config/tables/ppa/table-02.yaml", "title: XNLI", "title: On XNLI")
+    assert planned(tree) == {"make_table": 1, "make_document": 1}
+
+
+def test_a_cleaning_threshold_plans_cleaning_and_what_follows(tree):
+    set_threshold(tree, "mono")
+    found = planned(tree)
+    assert found.keys() == {"clean_mono"} | AFTER_CLEANING
+    assert found["clean_mono"] == 8 and found["pretrain"] == 3
+
+
+def test_a_threshold_of_the_bitext_leaves_monolingual_text_alone(tree):
+    set_threshold(tree, "bitext")
+    found = planned(tree)
+    assert "clean_mono" not in found and "train_vocabulary" not in found
+    assert found["clean_bitext"] == 3
+    assert found["pretrain"] == 1, "xlm reads bitext, xlm-r does not"
+
+
+def test_a_scale_s_own_threshold_counts_too(tree):
+    edit(
+        tree,
+        "config/scales/smoke.yaml",
+        "language_id: trained",
+        "language_id: trained\ncleaning: {mono: {own_language: 0.6}}",
+    )
+    assert planned(tree).keys() == {"clean_mono"} | AFTER_CLEANING
+
+
+def test_a_comment_in_the_thresholds_plans_nothing(tree):
+    edit(tree, "config/cleaning.yaml", "mono:\n", "mono:  # one side\n")
+    assert planned(tree) == {}
+
+
+def test_an_edited_module_of_the_cleaner_plans_cleaning(tree):
+    path = tree / "workflow/scripts/textfilters.py"
+    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    assert {"clean_mono", "clean_bitext"} <= planned(tree).keys()
+
+
+@pytest.mark.parametrize("script", ["pretrain", "finetune", "predict", "download", "resolve_run", "plan"])
+def test_code_of_the_expensive_jobs_plans_none_of_them(tree, script):
+    path = tree / f"workflow/scripts/{script}.py"
+    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    assert not planned(tree).keys() & {"download", "resolve_run", "pretrain", "finetune", "predict"}
+
+
+def test_numerics_trains_again(tree):
+    edit(tree, "config/runs/xlm.yaml", "numerics: 1", "numerics: 2")
+    found = planned(tree)
+    # xlm-small is no longer xlm: its row of ERNIE-M's table 8 becomes a run of its own.
+    assert found["pretrain"] == 2 and "encode_corpus" not in found
+
+
+def test_an_evaluation_language_plans_no_cleaning_and_no_training(tree):
+    edit(tree, "config/scales/smoke.yaml", "languages: [de, en, hi, zh]", "languages: [de, en, hi]")
+    # With three languages of pre-training everything is new; the fourth is then only evaluated.
+    edit(tree, "config/scales/smoke.yaml", "evaluation_languages: null", "evaluation_languages: [de, en, hi]")
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke")
+    edit(
+        tree, "config/scales/smoke.yaml", "evaluation_languages: [de, en, hi]", "evaluation_languages: [de, en, hi, zh]"
+    )
+    found = planned(tree)
+    assert found.keys() <= {"download", "resolve_recipe"} | EVALUATION, found
+    assert found["predict"] == found["score"] == 11
+
+
+def test_one_run_file_plans_that_run_and_its_descendants(tree):
+    for file in ("xlm", "xlm-small"):
+        edit(tree, f"config/runs/{file}.yaml", "weight_decay: 0.01", "weight_decay: 0.02")
+    text = jobs(tree)
+    assert {match for match in re.findall(r"results/smoke/(?:runs|finetuned|scores|predictions)/([\w-]+)/", text)} >= {
+        "xlm"
+    }
+    written = re.findall(r"^    output: (.*)$", text, re.MULTILINE)
+    touched = {
+        match for line in written for match in re.findall(r"results/smoke/(?:runs|finetuned|scores)/([\w-]+)/", line)
+    }
+    assert touched == {"xlm"}
+    assert "encode_corpus" not in planned(tree)
+
+
+def test_a_comment_in_a_run_file_plans_nothing(tree):
+    path = tree / "config/runs/xlm.yaml"
+    path.write_text("# a thought\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert planned(tree) == {}
+
+
+def test_a_task_s_recipe_plans_that_task(tree):
+    edit(tree, "config/tasks/ud-pos.yaml", "clip: 1.0", "clip: 2.0")
+    found = planned(tree)
+    assert (found["resolve_recipe"], found["finetune"], found["score"]) == (1, 3, 3) and "pretrain" not in found
+
+
+def test_mirrors_and_resources_plan_nothing(tree):
+    edit(tree, "config/config.yaml", "mirrors: []", "mirrors: [/data/mirror]")
+    edit(
+        tree,
+        "config/scales/smoke.yaml",
+        "pretrain_seeds: 1",
+        "pretrain_seeds: 1\nresources: {pretrain: {gpu: 8, nodes: 2}}",
+    )
+    assert planned(tree) == {}
+
+
+def test_a_changed_world_is_a_new_world(tree):
+    edit(tree, "config/scales/smoke.yaml", "seed: 1", "seed: 2")
+    assert {"build_world", "download", "clean_mono"} <= planned(tree).keys()
+
+
+# --- scales ----------------------------------------------------------------------------------------------------------
+
+
+def test_switching_the_scale_back_and_forth_only_assembles_again(tree):
+    edit(tree, "config/scales/mini.yaml", "seeds: [1, 2, 3]", "seeds: [1]")
+    snakemake(tree, "--cores", "2", "--config", "scale=mini")
+    assembled = {"make_table": 5, "plot_figure": 1, "make_document": 1}
+    assert planned(tree, scale="mini") == {}
+    assert planned(tree, scale="smoke") == assembled
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke")
+    assert planned(tree, scale="smoke") == {}
+    assert planned(tree, scale="mini") == assembled
+
+
+def test_filters_choose_what_is_planned(built):
+    def count(*settings: str) -> dict[str, int]:
+        done = snakemake(built, "--dry-run", "--forceall", "--config", "scale=smoke", *settings, "--", "scores")
+        return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
+
+    assert count("runs=[xlm-r]")["pretrain"] == 1
+    assert "finetune" not in count("items=[xlm-e/figure-03]")
+    assert count("seeds=[1,2]")["finetune"] == 2 * count()["finetune"]
+
+
+# --- the paper scale, and parsing ------------------------------------------------------------------------------------
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Processor time of the processes that `work` starts; other users of the machine do not count."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_the_paper_scale_plans_within_its_bounds(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path / "clone")
+    printed = []
+
+    def plan() -> None:
+        done = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=paper")
+        printed.append(done.stdout)
+
+    seconds = cpu_seconds(plan)
+    assert seconds < 20, f"dry-run took {seconds:.1f} s"
+    assert 1000 < int(re.search(r"^total +(\d+)$", printed[0], re.MULTILINE).group(1)) < 5000
+    # bash takes its command as one argument, which may have 128 kB.
+    pattern = r"^.*(?:python|torchrun|launch_node.sh \d+) workflow/scripts/.*$"
+    commands = re.findall(pattern, printed[0], re.MULTILINE)
+    assert len(commands) > 1000
+    longest = max(commands, key=len)
+    assert len(longest.encode()) < 100_000, longest[:300]
+
+
+def test_parsing_is_quick(repository):
+    assert min(cpu_seconds(lambda: snakemake(repository, "--list")) for _ in range(2)) < 3.0
+
+
+def test_parsing_imports_nothing_heavy(repository):
+    # pandas is not in the list: Snakemake loads the Slurm plugin, which loads it. test_plan.py looks for ours.
+    code = (
+        "import sys\nfrom snakemake.cli import main\n"
+        "try:\n    main(['--list'])\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', sorted({'torch', 'matplotlib', 'sentencepiece', 'fasttext', 'tables'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert "LOADED []" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("scale", "target"),
+    [
+        ("mini", "data"),
+        ("mini", "models"),
+        ("mini", "scores"),
+        ("mini", "cleaning"),
+        ("mini", "results/tables/all.pdf"),
+        ("small", "tables"),
+        ("small", "results/tables/all.pdf"),
+    ],
+)
+def test_every_target_plans(repository, tmp_path, scale, target):
+    # In a clean copy: what this repository has already built does not matter.
+    assert planned(copy_tree(repository, tmp_path / "clone"), target, scale=scale)
+
+
+def test_the_slurm_profile_plans_literally(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path / "clone")
+    done = snakemake(tree, "--profile", "slurm", "-n", "results/tables/all.tex")
+    assert "pretrain" in done.stdout
+    assert sorted(path.name for path in (tree / "slurm").iterdir()) == ["config.v8+.yaml"]
+
+
+def test_a_wrong_key_stops_everything_with_one_line(tree):
+    edit(tree, "config/runs/xlm.yaml", "  width: 768", "  widht: 768")
+    done = snakemake(tree, "--cores", "1", check=False)
+    assert done.returncode != 0
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "widht" in line]
+    assert len(said) == 1 and "config/runs/xlm.yaml, model.widht: unknown key; did you mean 'width'?" in said[0]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+# --- every rule ------------------------------------------------------------------------------------------------------
+
+
+def rule_blocks(repository: Path) -> dict[str, str]:
+    blocks = {}
+    for path in sorted((repository / "workflow/rules").glob("*.smk")):
+        for block in re.split(r"^(?=rule )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            blocks[re.match(r"rule (\w+):", block).group(1)] = block
+    return blocks
+
+
+def test_every_rule_says_what_it_needs(repository):
+    blocks = rule_blocks(repository)
+    assert len(blocks) > 20
+    for name, block in blocks.items():
+        for directive in ("input", "output", "log", "benchmark", "threads", "resources", "conda", "shell"):
+            assert re.search(rf"^    {directive}:", block, re.MULTILINE), f"{name} has no {directive}"
+        for wanted in ("mem_mb=", "runtime=", "> {log} 2>&1", "script="):
+            assert wanted in block, f"{name} lacks {wanted}"
+        for unwanted in ("lambda", "    run:", "    script:", "checkpoint ", "retries:"):
+            assert unwanted not in block, f"{name} has {unwanted}"
+        inputs = re.search(r"^    input:\n(.*?)^    \w+:", block, re.MULTILINE | re.DOTALL).group(1)
+        for line in re.findall(r"^        (\S.*)$", inputs, re.MULTILINE):
+            assert re.match(r"\w+=|unpack\(|\)", line), f"{name}: unnamed input {line}"
+
+
+def test_the_script_of_a_rule_has_its_name(repository):
+    for name, block in rule_blocks(repository).items():
+        script = re.search(r"workflow/scripts/(\w+)\.py", block).group(1)
+        assert name == script or name.startswith(f"{script}_"), f"{name} runs {script}.py"
+
+
+def test_every_script_answers_help_and_knows_no_snakemake(repository):
+    for name, block in rule_blocks(repository).items():
+        path = repository / re.search(r"workflow/scripts/\w+\.py", block).group(0)
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(?:import|from) snakemake", text, re.MULTILINE), path
+        done = subprocess.run([sys.executable, str(path), "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "usage:" in done.stdout, f"{name}: {done.stderr[-500:]}"
+
+
+def test_several_nodes_are_one_srun_of_torchruns(tree):
+    edit(
+        tree,
+        "config/scales/mini.yaml",
+        "pretrain_seeds: 3",
+        "pretrain_seeds: 3\nresources: {pretrain: {gpu: 8, nodes: 2, threads: 4}}",
+    )
+    text = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=mini").stdout
+    command = next(line for line in text.splitlines() if "pretrain.py --run" in line)
+    assert (
+        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 bash workflow/scripts/launch_node.sh 8"
+        in command
+    )
+    assert "--world-size 16" in command
+    wanted = next(line for line in text.splitlines() if "mpi=srun" in line)
+    assert "nodes=2" in wanted and "tasks=2" in wanted and "slurm_extra=--gpus-per-node=8 --ntasks-per-node=1" in wanted
+
+
+def test_lint_is_clean(repository):
+    done = snakemake(repository, "--lint", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

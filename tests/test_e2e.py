@@ -1,0 +1,71 @@
+"""The smoke scale for real, twice from nothing: it ends with a document, and repeats byte for byte."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from test_dag import copy_tree, snakemake
+
+pytestmark = pytest.mark.e2e
+
+COMPARED = ("results/smoke/scores.tsv", "results/tables/**/*.tex", "results/figures/**/*.p*")
+
+
+def products(tree: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(tree)): path.read_bytes() for glob in COMPARED for path in sorted(tree.glob(glob))}
+    assert {"results/smoke/scores.tsv", "results/tables/all.tex"} <= found.keys()
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(repository, tmp_path_factory) -> Path:
+    tree = copy_tree(repository, tmp_path_factory.mktemp("e2e"))
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke")
+    return tree
+
+
+def test_nothing_is_left_to_do(built):
+    done = snakemake(built, "--dry-run", "--config", "scale=smoke")
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_scores_hold_every_run_task_and_language(built):
+    header, *rows = [line.split("\t") for line in (built / "results/smoke/scores.tsv").read_text().splitlines()]
+    rows = [dict(zip(header, row, strict=True)) for row in rows]
+    assert {"run", "task", "setting", "language", "metric", "value", "seed", "n", "task_version", "run_hash"} <= set(
+        header
+    )
+    for run in ("random-init", "xlm-r", "xlm"):
+        for task, languages in (("xnli", 4), ("ud-pos", 4), ("tatoeba", 3)):
+            assert len({row["language"] for row in rows if (row["run"], row["task"]) == (run, task)}) == languages
+    assert all(0 <= float(row["value"]) <= 100 for row in rows)
+    assert len({row["run_hash"] for row in rows}) == 3
+
+
+def test_the_document_says_which_scale_it_shows(built):
+    tables = "".join(path.read_text(encoding="utf-8") for path in sorted((built / "results/tables").rglob("*.tex")))
+    assert "smoke" in tables and "mini-world" in tables
+    assert (built / "results/tables/ernie-m/table-01.tex").read_text(encoding="utf-8").count("--") > 0
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on PATH")
+def test_the_document_compiles(built):
+    snakemake(built, "--cores", "1", "--config", "scale=smoke", "--", "results/tables/all.pdf")
+    pdf = (built / "results/tables/all.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF")
+    if shutil.which("pdfinfo"):
+        done = subprocess.run(
+            ["pdfinfo", "results/tables/all.pdf"], cwd=built, capture_output=True, text=True, check=True
+        )
+        assert int(re.search(r"^Pages: +(\d+)", done.stdout, re.MULTILINE).group(1)) >= 3
+
+
+def test_a_second_run_from_nothing_gives_the_same_bytes(built, repository, tmp_path):
+    again = copy_tree(repository, tmp_path / "again")
+    snakemake(again, "--cores", "2", "--config", "scale=smoke", PYTHONHASHSEED="77")
+    first, second = products(built), products(again)
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
