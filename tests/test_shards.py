@@ -200,17 +200,10 @@ def test_another_vocabulary_is_refused(tmp_path: Path, shard_set: list[Path]) ->
 def test_a_failed_encoding_leaves_no_shard(tmp_path: Path, vocabulary: Path, repository: Path) -> None:
     with zst_writer(tmp_path / "0.clean.tsv.zst") as out:
         out.write("a\tb\nonly one side\n")
+    text, out = tmp_path / "0.clean.tsv.zst", tmp_path / "out" / "0.json"
+    script = repository / "workflow/scripts/encode_corpus.py"
     result = subprocess.run(
-        [
-            sys.executable,
-            repository / "workflow/scripts/encode_corpus.py",
-            "--text",
-            tmp_path / "0.clean.tsv.zst",
-            "--vocabulary",
-            vocabulary,
-            "--out",
-            tmp_path / "out" / "0.json",
-        ],
+        [sys.executable, script, "--text", text, "--vocabulary", vocabulary, "--out", out],
         capture_output=True,
         text=True,
     )

@@ -56,8 +56,8 @@ def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[st
             if held:
                 writer.write("\n")
                 documents += 1
-    if not lines:
-        raise UserError(f"{', '.join(map(str, texts))}: no line of text; check the download")
+        if not lines:
+            raise UserError(f"{', '.join(map(str, texts))}: no line of text; check the download")
     return {"lines": lines, "documents": documents}
 
 
@@ -130,8 +130,8 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
                 raise UserError(
                     f"{archive}: broken after pair {number} ({error}); remove it and download it again"
                 ) from None
-    if not pairs:
-        raise UserError(f"{', '.join(map(str, archives))}: no pair; check the download")
+        if not pairs:
+            raise UserError(f"{', '.join(map(str, archives))}: no pair; check the download")
     return {"pairs": pairs}
 
 

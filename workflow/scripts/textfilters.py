@@ -209,11 +209,11 @@ def index_units(lines: Sequence[str], inside_words: int, inside_letters: int, wi
     """
     words = words_of(lines)
     counts = words.counts
-    pieces = np.maximum(1, counts // window_words)  # the last window takes the rest of the words
+    pieces = np.maximum(1, -(-counts // window_words))
     piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     line = np.repeat(np.arange(len(counts)), pieces)
-    starts = words.offsets[line] + piece * window_words
-    lengths = np.where(piece == pieces[line] - 1, words.offsets[line + 1] - starts, window_words)
+    lengths = np.minimum(counts[line], window_words)
+    starts = words.offsets[line] + np.minimum(piece * window_words, counts[line] - lengths)
     singles = np.concatenate([[0], np.cumsum(words.lengths == 1)])[words.offsets]
     whole = (counts < inside_words) | (words.skeleton_lengths + np.diff(singles) < inside_letters)
     filled = lengths > 0

@@ -1,0 +1,829 @@
+import io
+import json
+import lzma
+import random
+import subprocess
+import sys
+import tarfile
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import textfilters as tf
+from corpusio import (
+    DecontaminationThresholds,
+    DuplicateThresholds,
+    PairModelThresholds,
+    file_and_line,
+    load_thresholds,
+    read_batches,
+    read_lines,
+    zst_writer,
+)
+from errors import UserError
+from find_duplicates import EXACT, NEAR, SKELETON, find_duplicates
+from index_eval_sets import build_index, parse_tasks, read_units
+from report_cleaning import find_leaks, plain, report
+from split_corpus import split_bitext, split_mono
+from train_pair_model import sample_pairs, train_pair_model
+
+LATIN = tf.CharacterClasses("Latn")
+
+# Made-up languages: a lexicon of stems each, so that text is plentiful, differs and translates word by word.
+WORDS = 400
+
+
+def lexicon(seed: int, consonants: str, vowels: str) -> list[str]:
+    rng = random.Random(seed)
+    words: dict[str, None] = {}
+    while len(words) < WORDS:
+        words["".join(rng.choice(consonants) + rng.choice(vowels) for _ in range(rng.randint(2, 4)))] = None
+    return list(words)
+
+
+EN = lexicon(1, "bdklmnprst", "aeio")
+DE = lexicon(2, "fghjvwzqcx", "äöüu")
+ZH = lexicon(3, "的一是不了人我在有他这中大来上国", "个到说们为子和你地出道也时年得就")
+
+
+def sentence(words: Sequence[str], ids: Sequence[int], glue: str = " ") -> str:
+    return glue.join(words[i] for i in ids) + ("." if glue else "。")
+
+
+def random_ids(rng: random.Random) -> list[int]:
+    return [rng.randrange(WORDS) for _ in range(rng.randint(5, 12))]
+
+
+def documents(words: Sequence[str], seed: int, count: int, glue: str = " ") -> list[list[str]]:
+    rng = random.Random(seed)
+    return [[sentence(words, random_ids(rng), glue) for _ in range(rng.randint(3, 6))] for _ in range(count)]
+
+
+def write_raw(path: Path, texts: Sequence[Sequence[str]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(path, "wt", encoding="utf-8", newline="\n") as out:
+        out.write("\n".join("\n".join(lines) + "\n" for lines in texts))
+    return path
+
+
+def write_moses(path: Path, pairs: Sequence[tuple[str, str]], codes: str = "de-en") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for side, code in enumerate(codes.split("-")):
+            archive.writestr(f"Europarl.{codes}.{code}", "".join(pair[side] + "\n" for pair in pairs))
+        archive.writestr(f"Europarl.{codes}.xml", "<x/>")
+    return path
+
+
+def run(repository: Path, script: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
+    command = [sys.executable, f"workflow/scripts/{script}.py", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=repository)
+    assert not check or result.returncode == 0, result.stderr
+    return result
+
+
+# Normalisation and folding
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("  a \t b\u00a0c  ", "a b c"),
+        ("e\u0301te\u0301", "été"),
+        ("zero\u200bwidth\ufeff soft\u00adhyphen", "zerowidth softhyphen"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("line\u2028separator\x0bhere", "line separator here"),
+        ("\u2581piece", "_piece"),
+        ("a\x00b\x07", "ab"),
+        ("\u200b \u00a0", ""),
+    ],
+)
+def test_normalise(raw: str, clean: str) -> None:
+    assert tf.normalise(raw) == clean
+    assert tf.normalise(clean) == clean
+
+
+def test_folding_joins_spellings_and_keeps_words_apart() -> None:
+    assert tf.fold("ÉTÉ, “Été”!").split() == ["ete", "ete"]
+    assert tf.fold("ｆｕｌｌ ﬁn").split() == ["full", "fin"]
+    assert tf.fold("猫看狗。").split() == ["猫", "看", "狗"]
+    assert tf.fold("कि की").split() == ["कि", "की"]  # vowel signs tell words apart
+    assert tf.fold("سَلَام").split() == tf.fold("سلام").split()
+
+
+def test_word_hashes_depend_on_the_word_alone() -> None:
+    lines = ["one two three", "", "three, TWO one!", "猫 one"]
+    words = tf.words_of(lines)
+    assert words.offsets.tolist() == [0, 3, 3, 6, 8]
+    assert words.hashes[:3].tolist() == words.hashes[5:2:-1].tolist()
+    assert words.hashes[7] == words.hashes[0]
+    assert words.lengths.tolist() == [3, 3, 5, 5, 3, 3, 1, 3]
+    assert len(set(tf.words_of([f"w{i}" for i in range(20000)]).hashes.tolist())) == 20000
+    alone = tf.words_of(["猫 one"])
+    assert alone.hashes.tolist() == words.hashes[6:].tolist()
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["", ""], ["...", "!"]])
+def test_lines_without_words(lines: list[str]) -> None:
+    words = tf.words_of(lines)
+    assert len(words.offsets) == len(lines) + 1 and len(words.hashes) == 0
+    assert words.skeletons.tolist() == [0] * len(lines)
+    assert not tf.leaked(words, np.array([[1, 3, 0]], np.uint64)).any()
+
+
+# Filters: just inside and just outside of each threshold
+
+
+def flags(lines: Sequence[str], classes: tf.CharacterClasses = LATIN) -> tuple[tf.Characters, tf.Words]:
+    return tf.characters_of(lines, classes), tf.words_of(lines)
+
+
+def test_length_limits() -> None:
+    characters, words = flags(["ab c", "abc d", "abcde", "a b c d e"])
+    assert tf.too_short(characters, words, 5, 2).tolist() == [True, False, True, False]
+    assert tf.too_long(characters, words, 5, 9).tolist() == [False, False, False, True]
+    assert tf.too_long(characters, words, 99, 4).tolist() == [False, False, False, True]
+
+
+def test_symbols_and_numbers() -> None:
+    characters, words = flags(["ab.", "a..", "ab 1 2", "a 1 2", "12 34", "", "噕勶咁嚛1962"])
+    assert tf.too_many_symbols(characters, 0.34).tolist() == [False, True, False, False, False, False, False]
+    assert tf.too_many_numbers(words, 0.67).tolist() == [False, False, False, False, True, False, False]
+    assert tf.too_many_numbers(words, 0.66).tolist() == [False, False, True, True, True, False, False]
+
+
+def test_script_share() -> None:
+    characters, _ = flags(["latin words", "кириллица", "half пол", "123", "été ñ"])
+    assert tf.wrong_script(characters, 0.5).tolist() == [False, True, False, True, False]
+    assert tf.wrong_script(characters, 0.6).tolist() == [False, True, True, True, False]
+    chinese = tf.CharacterClasses("Hans,Hant")
+    assert tf.wrong_script(tf.characters_of(["猫看狗", "cat", "かな"], chinese), 0.5).tolist() == [False, True, True]
+    assert not tf.wrong_script(tf.characters_of(["漢字とかな"], tf.CharacterClasses("Jpan")), 0.9).any()
+    with pytest.raises(UserError, match="unknown code 'Xxxx'"):
+        tf.CharacterClasses("Xxxx")
+
+
+def test_every_script_of_the_language_table_is_known(repository: Path) -> None:
+    from datasets import load_languages
+
+    for language in load_languages(repository / "config/languages.tsv").values():
+        tf.script_names(language.script)
+
+
+def test_broken_encoding_long_words_and_repetition() -> None:
+    characters, _words = flags(["fine", "bro\ufffdken", "private \ue000"])
+    assert tf.is_broken(characters).tolist() == [False, True, True]
+    assert tf.long_word(tf.words_of(["a" * 10, "a" * 11, "", "b"]), 10).tolist() == [False, True, False, False]
+    lines = ["a b a b a b a b", "a b c d", "a a a a", ""]
+    assert tf.repetitive(tf.words_of(lines), 0.3, 8).tolist() == [True, False, False, False]
+    assert tf.repetitive(tf.words_of(lines), 0.25, 8).tolist() == [False] * 4
+
+
+def test_length_ratio_is_relative_to_the_usual_one() -> None:
+    a, b = np.array([10, 10, 10, 1]), np.array([10, 25, 30, 4])
+    assert tf.unequal_lengths(a, b, 0.0, 2.0, 3).tolist() == [False, True, True, False]
+    assert tf.unequal_lengths(b, a, 0.0, 2.0, 3).tolist() == [False, True, True, False]
+    assert tf.unequal_lengths(a, b, float(np.log(2.5)), 2.0, 3).tolist() == [True, False, False, False]
+
+
+def test_copies() -> None:
+    a, b = tf.words_of(["Paris 7", "the same text", "one", ""]), tf.words_of(["PARIS 8", "The same text!", "two", ""])
+    assert tf.copied(a, b, 1).tolist() == [True, True, False, False]
+    assert tf.copied(a, b, 3).tolist() == [False, True, False, False]
+
+
+# Duplicates
+
+THRESHOLDS = DuplicateThresholds(3, 32, 3, 0.4, 4, 12)
+
+
+def duplicates_by_line(folder: Path, texts: Sequence[Sequence[str]], shards: int, threads: int = 1) -> dict[int, int]:
+    """Reasons by upstream line."""
+    raw = write_raw(folder / "x.txt.xz", texts)
+    paths = [folder / f"{i}.raw.zst" for i in range(shards)]
+    out = [folder / f"{i}.duplicates.npy" for i in range(shards)]
+    split_mono([raw], folder, paths)
+    find_duplicates(paths, out, THRESHOLDS, threads)
+    found = {}
+    for path in out:
+        found |= {file_and_line(int(place))[1]: int(reasons) for place, reasons in np.load(path)}
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    return found
+
+
+def test_exact_skeleton_and_near_duplicates_are_told_apart(tmp_path: Path) -> None:
+    first, second, third = documents(EN, 5, 3)
+    first = [*first, "in the year 1990 many came here", "abc 1"]
+    near = [line.replace(EN[0], EN[1]) for line in first]
+    near[0] = " ".join(reversed(near[0].split(" ")[:2])) + " " + " ".join(near[0].split(" ")[2:])
+    texts = [
+        first,
+        [*second, "In  the year 2001, many came here!", "abc 2"],
+        [third[0], first[1], *third[1:]],
+        near,
+    ]
+    found = duplicates_by_line(tmp_path, texts, 1)
+    lines = [line for document in texts for line in (*document, "")]
+    assert found[lines.index(texts[1][-2]) + 1] == SKELETON
+    assert lines.index("abc 2") + 1 not in found  # too short to be compared without its number
+    copy = len(first) + 1 + len(texts[1]) + 1 + 2
+    assert found[copy] & EXACT and lines[copy - 1] == first[1]
+    assert found[len(first) + len(texts[1]) + len(texts[2]) + 4] & NEAR
+    assert sorted(found)[0] > len(first)  # the first of two stays
+
+
+@pytest.mark.parametrize("shards", [2, 5])
+def test_sharding_and_threads_do_not_change_what_is_a_duplicate(tmp_path: Path, shards: int) -> None:
+    rng = random.Random(0)
+    texts = documents(EN, 6, 150)
+    texts += [list(rng.choice(texts)) for _ in range(30)]
+    texts += [[*rng.choice(texts)[:2], sentence(EN, random_ids(rng))] for _ in range(30)]
+    rng.shuffle(texts)
+    one = duplicates_by_line(tmp_path / "one", texts, 1)
+    assert Counter(one.values())[NEAR] + Counter(one.values())[NEAR | EXACT] > 10
+    assert duplicates_by_line(tmp_path / "more", texts, shards) == one
+    assert duplicates_by_line(tmp_path / "threads", texts, shards, threads=2) == one
+
+
+def test_a_line_is_not_lost_to_a_document_that_goes_itself(tmp_path: Path) -> None:
+    original = documents(EN, 8, 1)[0]
+    changed = [*original[:-1], "a new line that only the copy and a later document have"]
+    later = [*documents(EN, 9, 1)[0], changed[-1]]
+    found = duplicates_by_line(tmp_path, [original, changed, later], 1)
+    assert found[len(original) + 2] & NEAR
+    assert len(original) + len(changed) + len(later) + 2 not in found
+
+
+def test_minhash_estimates_the_jaccard_similarity() -> None:
+    a = [f"w{i}" for i in range(300)]
+    b = a[:200] + [f"v{i}" for i in range(100)]
+    words = tf.words_of([" ".join(a), " ".join(b)])
+    signatures, shingles = tf.minhash(words, np.array([0, 1]), 3, 512)
+    assert shingles.tolist() == [298, 298]
+    assert (signatures[0] == signatures[1]).mean() == pytest.approx(198 / 398, abs=0.08)
+
+
+# Decontamination
+
+INSIDE = DecontaminationThresholds(inside_words=3, inside_letters=14, window_words=40)
+
+
+def index_of(tmp_path: Path, tests: Sequence[str], thresholds: DecontaminationThresholds = INSIDE) -> np.ndarray:
+    path = tmp_path / "tests.txt"
+    path.write_text("\n".join(tests) + "\n", encoding="utf-8")
+    return build_index([("text", path)], thresholds)
+
+
+def leaks(index: np.ndarray, lines: Sequence[str]) -> list[bool]:
+    return tf.leaked(tf.words_of([tf.normalise(line) for line in lines]), index).tolist()
+
+
+def test_test_sentences_are_found_whole_embedded_and_disguised(tmp_path: Path) -> None:
+    test = "Where have all the flowers gone?"
+    index = index_of(tmp_path, [test, "Été à la plage avec Zoë.", "Yes.", "猫在老房子旁边看见狗。"])
+    found = [
+        test,
+        f"She sang: “{test}” and left.",
+        "WHERE  have all the\u00a0flowers gone",
+        "Ｗｈｅｒｅ ｈａｖｅ ａｌｌ ｔｈｅ ｆｌｏｗｅｒｓ ｇｏｎｅ？",
+        unicodedata.normalize("NFD", "x été à la plage avec Zoë x"),
+        "yes",
+        "今天猫在老房子旁边看见狗了",
+    ]
+    assert leaks(index, found) == [True] * len(found)
+    clean = [
+        "Where have all the flowers",
+        "Somewhere have all the flowers gone",
+        "yes indeed",
+        "猫在老房子",
+        "",
+        "gone?",
+    ]
+    assert leaks(index, clean) == [False] * len(clean)
+
+
+def test_a_short_test_sentence_only_matches_a_whole_line(tmp_path: Path) -> None:
+    index = index_of(tmp_path, ["I don't know."])  # four words, ten letters
+    assert leaks(index, ["i don’t know!", "I don't know what to do"]) == [True, False]
+    longer = index_of(tmp_path, ["I don't know."], DecontaminationThresholds(3, 5, 40))
+    assert leaks(longer, ["I don't know what to do"]) == [True]
+
+
+def test_one_window_of_a_long_test_paragraph_is_enough(tmp_path: Path) -> None:
+    paragraph = " ".join(f"word{i}" for i in range(100))
+    index = index_of(tmp_path, [paragraph])
+    inside = " ".join(f"word{i}" for i in range(35, 85))
+    assert leaks(index, [f"so {inside} so", " ".join(f"word{i}" for i in range(45, 75))]) == [True, False]
+
+
+def test_leaks_agree_with_a_search_for_substrings(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    few = EN[:12]  # a small vocabulary, so that chance makes both hits and near misses
+    tests = [" ".join(rng.choices(few, k=rng.randint(1, 5))) for _ in range(60)]
+    lines = [" ".join(rng.choices(few, k=rng.randint(1, 14))) for _ in range(3000)]
+    index = index_of(tmp_path, tests, DecontaminationThresholds(3, 1, 40))
+    expected = [
+        any(f" {test} " in f" {line} " if test.count(" ") >= 2 else test == line for test in tests) for line in lines
+    ]
+    assert 100 < sum(expected) < 2900
+    assert leaks(index, lines) == expected
+
+
+def test_readers_of_evaluation_sets(tmp_path: Path) -> None:
+    columns = ["language", "gold_label", *"abcd", "sentence1", "sentence2", "promptID"]
+    with zipfile.ZipFile(tmp_path / "xnli.zip", "w") as archive:
+        for split in ("dev", "test"):
+            rows = [
+                "\t".join(columns),
+                "\t".join(["en", "neutral", *"0000", f'"Premise {split}', f"Hypo {split}", "1"]),
+            ]
+            archive.writestr(f"XNLI-1.0/xnli.{split}.tsv", "\n".join(rows) + "\n")
+            archive.writestr(f"__MACOSX/XNLI-1.0/._xnli.{split}.tsv", "junk")
+    with tarfile.open(tmp_path / "ud.tgz", "w:gz") as archive:
+        for split in ("train", "dev", "test"):
+            data = f"# sent_id = 1\n# text = The {split} text.\n1\tThe\n\n".encode()
+            member = tarfile.TarInfo(f"ud-treebanks-v2.5/UD_English-EWT/en_ewt-ud-{split}.conllu")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    (tmp_path / "t.deu").write_text("Ein Satz.\n\nZwei.\n")
+    texts = {
+        "xnli": ['"Premise dev', "Hypo dev", '"Premise test', "Hypo test"],
+        "ud-pos": ["The dev text.", "The test text."],
+        "tatoeba": ["Ein Satz.", "Zwei."],
+    }
+    for (task, expected), name in zip(texts.items(), ("xnli.zip", "ud.tgz", "t.deu"), strict=True):
+        assert list(read_units(task, tmp_path / name)) == expected
+
+
+def test_broken_evaluation_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"PK no zip")
+    with pytest.raises(UserError, match=r"x\.zip: broken after unit 0"):
+        list(read_units("xnli", tmp_path / "x.zip"))
+    with pytest.raises(UserError, match="write name=path with a name of xnli"):
+        parse_tasks(["nonsense=file"])
+    with pytest.raises(UserError, match="no such file"):
+        list(read_units("text", tmp_path / "absent"))
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(UserError, match="no text in it"):
+        build_index([("text", tmp_path / "empty")], INSIDE)
+
+
+# Language identification
+
+
+def language_texts(folder: Path) -> list[str]:
+    made = {"en": (EN, " "), "de": (DE, " "), "zh": (ZH, "")}
+    return [f"{k}={write_raw(folder / f'{k}.txt.xz', documents(w, 11, 150, glue))}" for k, (w, glue) in made.items()]
+
+
+@pytest.fixture(scope="module")
+def language_id(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    folder = tmp_path_factory.mktemp("language-id")
+    run(repository, "train_language_id", "--text", *language_texts(folder), "--out", folder / "a.bin")
+    return folder / "a.bin"
+
+
+def test_training_a_language_identifier_twice_gives_the_same_bytes(
+    tmp_path: Path, language_id: Path, repository: Path
+) -> None:
+    run(repository, "train_language_id", "--text", *language_texts(tmp_path), "--out", tmp_path / "b.bin")
+    assert (tmp_path / "b.bin").read_bytes() == language_id.read_bytes()
+
+
+def test_languages_are_told_apart_through_the_inner_predict(language_id: Path) -> None:
+    model = tf.LanguageId(str(language_id), 3)
+    assert model.has("zh") and not model.has("sw")
+    for words, glue, label in ((EN, " ", "en"), (DE, " ", "de"), (ZH, "", "zh")):
+        for (line,) in ([lines[0]] for lines in documents(words, 99, 20, glue)):
+            predictions = model.predict(line + "\nmore")  # a line end does not raise
+            assert predictions[0][0] == label and len(predictions) == 3
+            assert sum(p for _, p in predictions) == pytest.approx(1, abs=0.01)
+    lines = [sentence(EN, range(5)), sentence(DE, range(5))]
+    asked = np.array([True, True])
+    assert tf.wrong_language(lines, asked, model, "en", 0.5).tolist() == [False, True]
+    assert tf.wrong_language(lines, ~asked, model, "en", 0.5).tolist() == [False, False]
+
+
+def test_a_broken_language_identifier_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"x\.bin: not a fastText model"):
+        tf.LanguageId(str(tmp_path / "x.bin"), 3)
+
+
+# Pair model
+
+PAIR = PairModelThresholds(50000, 20_000_000, 50000, 2, 5, 0.1)
+
+
+def parallel(seed: int, count: int) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        ids = random_ids(rng)
+        pairs.append((sentence(DE, sorted(ids)), sentence(EN, ids)))
+    return pairs
+
+
+def test_misaligned_pairs_gain_little() -> None:
+    good = parallel(1, 2000)
+    bad = [(good[i][0], good[i + 7][1]) for i in range(100)]
+    model = train_pair_model([a for a, _ in good + bad], [b for _, b in good + bad], PAIR)
+    fresh = parallel(2, 300)
+    wrong = [(fresh[i][0], fresh[(i + 1) % 300][1]) for i in range(300)]
+
+    def gains(pairs: list[tuple[str, str]]) -> np.ndarray:
+        return model.gain(tf.words_of([a for a, _ in pairs]), tf.words_of([b for _, b in pairs]))
+
+    assert (gains(fresh) >= 0.5 * model.usual_gain).mean() > 0.99
+    assert (gains(wrong) < 0.5 * model.usual_gain).mean() > 0.99
+    assert abs(model.log_length_ratio) < 0.05
+    assert model.gain(tf.words_of(["", "qqq"]), tf.words_of(["x", "zzz"])).tolist() == [0.0, 0.0]
+
+
+def test_model_one_finds_the_dictionary() -> None:
+    left, right = zip(*parallel(3, 1500), strict=True)
+    model = train_pair_model(list(left), list(right), PAIR)
+    known = model.vocabularies[1]
+    found = 0
+    for german, english in zip(DE, EN, strict=True):
+        source = np.searchsorted(model.vocabularies[0], tf.words_of([german]).hashes[0])
+        cells = np.flatnonzero(model.forward.cells // np.uint64(len(known)) == source)
+        best = model.forward.cells[cells[np.argmax(model.forward.ratios[cells])]] % np.uint64(len(known))
+        found += known[int(best)] == tf.words_of([english]).hashes[0]
+    assert found > 0.95 * WORDS
+
+
+def test_the_sample_is_the_same_for_any_number_of_shards(tmp_path: Path) -> None:
+    archive = write_moses(tmp_path / "de-en.txt.zip", parallel(4, 500))
+    samples = []
+    for shards in (1, 3):
+        paths = [tmp_path / str(shards) / f"{i}.raw.zst" for i in range(shards)]
+        split_bitext([archive], [("de",), ("en",)], tmp_path, paths)
+        samples.append(sample_pairs(paths, PairModelThresholds(100, 10**6, 100, 2, 1, 0.1)))
+    assert samples[0] == samples[1] and len(samples[0][0]) == 100
+
+
+# The chain
+
+
+def clean_chain(
+    repository: Path, folder: Path, raw: Path, language_id: Path, tests: Path, shards: int, *extra: str
+) -> tuple[list[list[str]], list[tuple[int, str]], list[dict]]:
+    """Kept documents in upstream order of their shards, rejects (line, reason) and counts."""
+    names = range(shards)
+    run(repository, "split_corpus", "mono", "--text", raw, "--root", raw.parent, "--out",
+        *(folder / f"{i}.raw.zst" for i in names))  # fmt: skip
+    run(repository, "find_duplicates", "--shards", *(folder / f"{i}.raw.zst" for i in names), "--out",
+        *(folder / f"{i}.duplicates.npy" for i in names))  # fmt: skip
+    run(repository, "index_eval_sets", "--task", f"text={tests}", "--out", folder / "index.npy")
+    kept, rejects, counts = [], [], []
+    for i in names:
+        run(repository, "clean_mono", "--shard", folder / f"{i}.raw.zst",
+            "--duplicates", folder / f"{i}.duplicates.npy", "--language-id", language_id,
+            "--eval-index", folder / "index.npy", "--language", "en", "--out", folder / f"{i}.clean.txt.zst",
+            "--counts", folder / f"{i}.clean.json",
+            "--rejects", folder / f"{i}.rejects.tsv.zst", *extra)  # fmt: skip
+        text = "\n".join(read_lines(folder / f"{i}.clean.txt.zst"))
+        kept += [document.strip("\n").split("\n") for document in text.split("\n\n") if document.strip("\n")]
+        for line in read_lines(folder / f"{i}.rejects.tsv.zst"):
+            name, number, reason = line.split("\t")
+            assert name == raw.name
+            rejects.append((int(number), reason))
+        counts.append(json.loads((folder / f"{i}.clean.json").read_text()))
+    return kept, sorted(rejects), counts
+
+
+@pytest.fixture(scope="module")
+def dirty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[int, str], list[list[str]]]:
+    """A file with planted lines of each kind, its test sentences, the kinds by line, and the clean documents."""
+    folder = tmp_path_factory.mktemp("dirty")
+    clean = documents(EN, 20, 120)
+    texts = [list(document) for document in clean]
+    tests = [sentence(EN, ids) for ids in ([3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5])]
+    planted = {
+        "language": sentence(DE, range(6)),
+        "script": sentence(ZH, range(6), ""),
+        "symbols": "#@| <>{} []~^ *_=+ %$",
+        "numbers": "12 7 1984 33 6 5 1",
+        "too-short": "ab",
+        "too-long": sentence(EN, [i % WORDS for i in range(600)]),
+        "test-sentence": tests[0],
+        "long-word": f"{'ab' * 40} {sentence(EN, range(3))}",
+        "broken-encoding": f"{EN[0]}\ufffd {sentence(EN, range(9, 14))}",
+        "repetitive": " ".join([EN[0], EN[1]] * 10),
+        "empty": "\u200b",
+    }
+    kinds: dict[tuple[int, int], str] = {}
+    for d, (kind, line) in enumerate(planted.items()):
+        texts[3 * d].insert(1, line)
+        kinds[3 * d, 1] = kind
+    texts[60].append(f"{clean[60][0]} {tests[1]} {clean[61][0]}")
+    kinds[60, len(texts[60]) - 1] = "test-sentence"
+    texts[70].append(clean[1][0])
+    kinds[70, len(texts[70]) - 1] = "duplicate"
+    copy = [" ".join(reversed(clean[2][0].split(" ")[:2])) + " " + clean[2][0].split(" ", 2)[2], *clean[2][1:]]
+    texts.append(copy)
+    kinds |= {(len(texts) - 1, i): "near-duplicate" for i in range(len(copy))}
+    by_line, number = {}, 0
+    for d, document in enumerate(texts):
+        for i in range(len(document)):
+            number += 1
+            if (d, i) in kinds:
+                by_line[number] = kinds[d, i]
+        number += 1
+    (folder / "tests.txt").write_text("\n".join(tests) + "\n", encoding="utf-8")
+    return write_raw(folder / "en.txt.xz", texts), folder / "tests.txt", by_line, clean
+
+
+def test_every_planted_line_goes_for_its_reason_and_every_clean_one_stays(
+    tmp_path: Path, dirty: tuple, language_id: Path, repository: Path
+) -> None:
+    raw, tests, kinds, clean = dirty
+    kept, rejects, (counts,) = clean_chain(repository, tmp_path, raw, language_id, tests, 1)
+    assert dict(rejects) == kinds
+    assert kept == clean  # documents and their boundaries
+    lines = sum(map(len, clean))
+    assert counts["out"]["sentences"] == lines and counts["out"]["documents"] == len(clean)
+    assert counts["in"]["sentences"] == lines + len(kinds)
+    assert counts["rejected"] == dict(Counter(kinds.values()))
+
+
+@pytest.mark.parametrize("shards", [2, 5])
+def test_sharding_does_not_change_what_is_kept(
+    tmp_path: Path, dirty: tuple, language_id: Path, repository: Path, shards: int
+) -> None:
+    raw, tests, kinds, clean = dirty
+    kept, rejects, counts = clean_chain(repository, tmp_path, raw, language_id, tests, shards)
+    assert dict(rejects) == kinds
+    assert sorted(kept) == sorted(clean)
+    assert sum(count["out"]["sentences"] for count in counts) == sum(map(len, clean))
+
+
+def test_a_job_that_runs_again_gives_the_same_bytes_and_leaves_its_inputs(
+    tmp_path: Path, dirty: tuple, language_id: Path, repository: Path
+) -> None:
+    raw, tests, _, _ = dirty
+    clean_chain(repository, tmp_path, raw, language_id, tests, 1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    raw_bytes = raw.read_bytes()
+    (tmp_path / "0.clean.txt.zst").unlink()
+    (tmp_path / ".0.clean.txt.zst.1.tmp").write_text("left by a killed job")
+    clean_chain(repository, tmp_path, raw, language_id, tests, 1)
+    (tmp_path / ".0.clean.txt.zst.1.tmp").unlink()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert raw.read_bytes() == raw_bytes
+
+
+def test_a_threshold_of_the_scale_overrides_the_file(
+    tmp_path: Path, dirty: tuple, language_id: Path, repository: Path
+) -> None:
+    raw, tests, _, _ = dirty
+    overrides = json.dumps({"mono": {"longest_words": 7}})
+    _, rejects, _ = clean_chain(repository, tmp_path, raw, language_id, tests, 1, "--overrides", overrides)
+    assert Counter(reason for _, reason in rejects)["too-long"] > 100
+
+
+def test_bitext_dirt_of_each_kind_goes_for_its_reason(tmp_path: Path, language_id: Path, repository: Path) -> None:
+    pairs = parallel(30, 1500)
+    test = sentence(EN, [7, 7, 8, 8, 9])
+    planted = [
+        ("empty", (pairs[0][0], "")),
+        ("copied", (pairs[1][0], pairs[1][0])),
+        ("length-ratio", (pairs[2][0], " ".join(b for _, b in pairs[2:8]))),
+        ("script", (sentence(ZH, range(2), ""), pairs[3][1])),
+        ("duplicate", pairs[4]),
+        ("test-sentence", (sentence(DE, [7, 7, 8, 8, 9]), f"{test} {pairs[9][1]}")),
+        ("misaligned", (pairs[5][0], next(b for a, b in pairs[6:] if len(a.split()) == len(pairs[5][0].split())))),
+    ]
+    rows = [*pairs, *(pair for _, pair in planted)]
+    archive = write_moses(tmp_path / "host" / "de-en.txt.zip", rows)
+    (tmp_path / "tests.txt").write_text(test + "\n")
+    shard = tmp_path / "0.raw.zst"
+    split = ("--archive", archive, "--pair", "de-en", "--root", tmp_path, "--out", shard)
+    run(repository, "split_corpus", "bitext", *split)
+    run(repository, "find_duplicates", "--shards", shard, "--out", tmp_path / "0.duplicates.npy")
+    run(repository, "index_eval_sets", "--task", f"text={tmp_path / 'tests.txt'}", "--out", tmp_path / "index.npy")
+    run(repository, "train_pair_model", "--shards", shard, "--out", tmp_path / "pair.npz")
+    first = (tmp_path / "pair.npz").read_bytes()
+    run(repository, "train_pair_model", "--shards", shard, "--out", tmp_path / "pair.npz")
+    assert (tmp_path / "pair.npz").read_bytes() == first
+    run(repository, "clean_bitext", "--shard", shard, "--duplicates", tmp_path / "0.duplicates.npy",
+        "--language-id", language_id, "--eval-index", tmp_path / "index.npy", "--pair-model", tmp_path / "pair.npz",
+        "--pair", "de-en", "--out", tmp_path / "0.clean.tsv.zst", "--counts", tmp_path / "0.clean.json",
+        "--rejects", tmp_path / "0.rejects.tsv.zst")  # fmt: skip
+    rejects = {int(c[1]): c[2] for c in (r.split("\t") for r in read_lines(tmp_path / "0.rejects.tsv.zst"))}
+    assert rejects == {1501 + i: kind for i, (kind, _) in enumerate(planted)}
+    assert list(read_lines(tmp_path / "0.clean.tsv.zst")) == ["\t".join(pair) for pair in pairs]
+    name = next(read_lines(tmp_path / "0.rejects.tsv.zst")).split("\t")[0]
+    assert name == "host/de-en.txt.zip#Europarl.de-en.de"
+    counts = json.loads((tmp_path / "0.clean.json").read_text())
+    assert counts["out"]["documents"] == 1500 and counts["out"]["sentences"] == 3000
+
+
+# The report must be able to fail
+
+
+def test_the_report_counts_what_was_missed_lost_and_left(tmp_path: Path) -> None:
+    root, folder = tmp_path / "raw", tmp_path / "corpus" / "mono" / "cc-100" / "en"
+    test = "this sentence is of the test set"
+    lines = ["clean one here", "dirt found", "dirt missed", "clean but lost", "twice", "twice", f"so {test} so"]
+    write_raw(root / "host" / "en.txt.xz", [lines])
+    (tmp_path / "tests.txt").write_text(test + "\n")
+    (tmp_path / "dirt.tsv").write_text("file\tline\tkind\nhost/en.txt.xz\t2\tgarbage\nhost/en.txt.xz\t3\tgarbage\n")
+    with zst_writer(folder / "0.rejects.tsv.zst") as out:
+        out.writelines(f"host/en.txt.xz\t{n}\t{r}\n" for n, r in ((2, "symbols"), (4, "language"), (6, "duplicate")))
+    with zst_writer(folder / "0.clean.txt.zst") as out:
+        out.write("\n".join(lines[i] for i in (0, 2, 4, 6)) + "\n\n")
+    result = report(tmp_path / "dirt.tsv", root, tmp_path / "corpus", [("text", tmp_path / "tests.txt")])
+    assert result["kinds"]["mono/garbage"] == {"planted": 2, "removed": 1, "recall": 0.5}
+    assert result["clean_lines"]["in"] == 5 and result["clean_lines"]["lost"] == 1
+    assert result["clean_lines"]["lost_by_reason"] == {"mono/language": 1}
+    assert [leak["text"] for leak in result["test_sentences"]["lines"]] == [lines[6]]
+    assert not result["passed"]
+
+
+def test_the_independent_search_finds_whole_words_only() -> None:
+    tests = [plain("Where have all the flowers gone?"), plain("Yes."), plain("猫在老房子旁边")]
+    kept = [
+        "yes",
+        "yes sir",
+        "x where HAVE all the flowers gone y\tz",
+        "nowhere have all the flowers gone",
+        "看猫在老房子旁边了",
+    ]
+    assert find_leaks(kept, sorted(tests)) == [
+        "x where HAVE all the flowers gone y",
+        "yes",
+        "看猫在老房子旁边了",
+    ]
+
+
+# Constant memory
+
+
+PEAK = """
+import resource, sys
+sys.path.insert(0, "workflow/scripts")
+sys.argv = sys.argv[1:]
+import runpy
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak_kilobytes(repository: Path, script: str, *arguments: object) -> int:
+    command = [sys.executable, "-c", PEAK, f"workflow/scripts/{script}.py", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=repository)
+    assert result.returncode == 0, result.stderr
+    return int(result.stdout.split()[-1])
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, language_id: Path, repository: Path) -> None:
+    """A file 20 times as long, in 20 times as many shards: 25 MB of text more may not cost 25 MB."""
+    base = documents(EN, 40, 1000)
+    peaks: dict[str, list[int]] = {"split_corpus": [], "find_duplicates": [], "clean_mono": []}
+    (tmp_path / "tests.txt").write_text("no such sentence anywhere in here\n")
+    run(repository, "index_eval_sets", "--task", f"text={tmp_path / 'tests.txt'}", "--out", tmp_path / "index.npy")
+    for times in (1, 20):
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        raw = folder / "en.txt"
+        with open(raw, "w", encoding="utf-8") as out:
+            for i in range(times):
+                out.writelines("\n".join(f"{line} v{i}" for line in document) + "\n\n" for document in base)
+        shards = [folder / f"{i}.raw.zst" for i in range(times)]
+        found = [folder / f"{i}.duplicates.npy" for i in range(times)]
+        peaks["split_corpus"].append(
+            peak_kilobytes(repository, "split_corpus", "mono", "--text", raw, "--out", *shards)
+        )
+        peaks["find_duplicates"].append(
+            peak_kilobytes(repository, "find_duplicates", "--shards", *shards, "--out", *found)
+        )
+        run(repository, "split_corpus", "mono", "--text", raw, "--out", folder / "whole.raw.zst")
+        np.save(folder / "none.npy", np.load(found[0])[:0])
+        peaks["clean_mono"].append(
+            peak_kilobytes(
+                repository,
+                "clean_mono",
+                "--shard",
+                folder / "whole.raw.zst",
+                "--duplicates",
+                folder / "none.npy",
+                "--language-id",
+                language_id,
+                "--eval-index",
+                tmp_path / "index.npy",
+                "--language",
+                "en",
+                "--out",
+                folder / "0.clean.txt.zst",
+                "--counts",
+                folder / "0.json",
+                "--rejects",
+                folder / "0.tsv.zst",
+            )
+        )
+    growth = {script: (large - small) / 1024 for script, (small, large) in peaks.items()}
+    # a writer per shard keeps a window; the hashes of a shard are the same, and so is a batch of lines
+    assert growth["find_duplicates"] < 12 and growth["clean_mono"] < 12 and growth["split_corpus"] < 60, growth
+
+
+# Bad input
+
+
+def test_bad_upstream_files_are_named(tmp_path: Path) -> None:
+    whole = write_raw(tmp_path / "x.txt.xz", documents(EN, 1, 500)).read_bytes()
+    (tmp_path / "cut.txt.xz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"cut\.txt\.xz: broken after line \d+"):
+        split_mono([tmp_path / "cut.txt.xz"], None, [tmp_path / "0.raw.zst"])
+    (tmp_path / "no.txt.xz").write_bytes(b"not xz at all")
+    with pytest.raises(UserError, match=r"no\.txt\.xz: broken after line 0"):
+        split_mono([tmp_path / "no.txt.xz"], None, [tmp_path / "0.raw.zst"])
+    with pytest.raises(UserError, match="no such file"):
+        split_mono([tmp_path / "absent.txt.xz"], None, [tmp_path / "0.raw.zst"])
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(UserError, match="no line of text"):
+        split_mono([tmp_path / "empty.txt"], None, [tmp_path / "0.raw.zst"])
+    assert not (tmp_path / "0.raw.zst").exists()
+
+
+def test_bad_archives_are_named(tmp_path: Path) -> None:
+    out, suffixes = [tmp_path / "0.raw.zst"], [("de",), ("en",)]
+    with zipfile.ZipFile(tmp_path / "short.zip", "w") as archive:
+        archive.writestr("X.de-en.de", "eins\nzwei\n")
+        archive.writestr("X.de-en.en", "one\n")
+    with pytest.raises(UserError, match=r"short\.zip, X\.de-en\.de, line 2: the second side ends here"):
+        split_bitext([tmp_path / "short.zip"], suffixes, None, out)
+    with pytest.raises(UserError, match=r"0 members end in \.fr, expected one \(it holds X\.de-en\.de, X\.de-en\.en\)"):
+        split_bitext([tmp_path / "short.zip"], [("de",), ("fr",)], None, out)
+    good = write_moses(tmp_path / "good.zip", parallel(1, 200)).read_bytes()
+    (tmp_path / "cut.zip").write_bytes(good[:-200])
+    with pytest.raises(UserError, match=r"cut\.zip: broken"):
+        split_bitext([tmp_path / "cut.zip"], suffixes, None, out)
+    (tmp_path / "cut.tgz").write_bytes(b"\x1f\x8b" + b"x" * 50)
+    with pytest.raises(UserError, match=r"cut\.tgz: broken"):
+        split_bitext([tmp_path / "cut.tgz"], suffixes, None, out)
+    assert not out[0].exists()
+
+
+def test_tgz_archives_are_read_too(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "parallel.tgz", "w:gz") as archive:
+        for code, text in (("en", "one\ntwo\n"), ("hi", "एक\nदो\n")):
+            member = tarfile.TarInfo(f"parallel/IITB.en-hi.{code}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    split_bitext([tmp_path / "parallel.tgz"], [("en",), ("hi",)], None, [tmp_path / "0.raw.zst"])
+    (batch,) = read_batches(tmp_path / "0.raw.zst", "bitext")
+    assert list(zip(batch.texts, batch.others, strict=True)) == [("one", "एक"), ("two", "दो")]
+
+
+def test_shards_of_the_wrong_kind_and_broken_ones_are_named(tmp_path: Path) -> None:
+    split_mono([write_raw(tmp_path / "x.txt.xz", [["a b"]])], None, [tmp_path / "0.raw.zst"])
+    with pytest.raises(UserError, match=r"0\.raw\.zst: holds mono text, expected bitext"):
+        list(read_batches(tmp_path / "0.raw.zst", "bitext"))
+    with zst_writer(tmp_path / "1.raw.zst") as out:
+        out.write('{"files": ["x"], "kind": "mono"}\n0 1 no tabs\n')
+    with pytest.raises(UserError, match=r"1\.raw\.zst:2: 1 columns instead of 3"):
+        list(read_batches(tmp_path / "1.raw.zst", "mono"))
+    with zst_writer(tmp_path / "2.raw.zst") as out:
+        out.write("text\n")
+    with pytest.raises(UserError, match="not a shard made by split_corpus"):
+        list(read_batches(tmp_path / "2.raw.zst", "mono"))
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "message"),
+    [
+        ("mono: {nonsense: 1}", None, "key mono.nonsense: unknown threshold"),
+        ("nonsense: {}", None, "key nonsense: unknown section"),
+        ("mono: {symbol_share: high}", None, "key mono.symbol_share: 'high' is not a number of type float"),
+        ("mono: {shortest_words: 1.5}", None, "key mono.shortest_words: 1.5 is not a number of type int"),
+        ("mono: {shortest_words: -1}", None, "key mono.shortest_words: -1 is negative"),
+        ("mono: {}", None, "key mono.shortest_characters: missing"),
+        ("mono: [", None, "not YAML"),
+        ("mono: {}", "{", "--overrides: not JSON"),
+        ("mono: {}", '{"mono": {"nonsense": 1}}', "--overrides, key mono.nonsense: unknown threshold"),
+    ],
+)
+def test_bad_thresholds_are_named(tmp_path: Path, text: str, overrides: str | None, message: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        load_thresholds(tmp_path / "c.yaml", "mono", overrides)
+    assert message in str(error.value)
+
+
+def test_importing_a_cleaning_script_is_cheap(repository: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'workflow/scripts'); import clean_mono, clean_bitext, plan_sampling; "
+        "print(sorted({'torch', 'pandas', 'fasttext', 'sentencepiece'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True)
+    assert result.stdout.strip() == "[]"
