@@ -1,0 +1,160 @@
+"""The document: what it holds, what it says of missing cells, and that pdflatex sets it without a complaint."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import compile_document
+import made_up
+import make_document
+import make_table
+import plot_figure
+from errors import UserError
+from tables import build, item_name, load_spec
+
+TABLES = ("parallax/summary", "ernie-m/table-01", "ernie-m/table-08", "ppa/table-02", "veco/table-10")
+FIGURE = "xlm-e/figure-03"
+
+
+def make_all(repository: Path, root: Path, context) -> Path:
+    """Every table, the figure and the document below `root`, laid out as in results/."""
+    specs = {item: load_spec(repository / f"config/tables/{item}.yaml") for item in TABLES}
+    figure_spec = load_spec(repository / f"config/figures/{FIGURE}.yaml")
+    tables = [(spec, build(spec, context)) for spec in specs.values()]
+    for item, (_, table) in zip(specs, tables, strict=True):
+        path = root / "tables" / f"{item}.tex"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make_table.render_latex(table), encoding="utf-8")
+    figure = plot_figure.draw(plot_figure.read_curves(figure_spec, context), figure_spec, context)
+    plot_figure.save(figure, root / f"figures/{FIGURE}.pdf", "pdf")
+    plt.close(figure)
+    listed = [(item_name(spec, context), make_document.missing_cells(table)) for spec, table in tables]
+    listed.append((item_name(figure_spec, context), make_document.missing_curves(figure_spec, context)))
+    out, missing = root / "tables/all.tex", root / "tables/missing.tex"
+    missing.write_text(make_document.render_missing(listed), encoding="utf-8")
+    out.write_text(
+        make_document.render_document(
+            context,
+            context.description,
+            tables,
+            [figure_spec],
+            out,
+            root / "tables",
+            root / "figures",
+            missing,
+        ),
+        encoding="utf-8",
+    )
+    return out
+
+
+@pytest.fixture(scope="module")
+def document(repository, tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("document")
+    made_up.write_all(root / "scores")
+    return make_all(repository, root, made_up.make_context(repository, root / "scores"))
+
+
+def complaints(tex: Path, folder: Path) -> tuple[list[str], int]:
+    """What the log of the last pass complains about, and the number of pages."""
+    folder.mkdir()
+    compile_document.compile_document(tex, folder)
+    log = (folder / f"{tex.stem}.log").read_text(encoding="utf-8", errors="replace")
+    found = [line for line in log.splitlines() if "Warning:" in line or "Missing character" in line]
+    found += [match[0] for match in re.finditer(r"Overfull \\[hv]box \((\d+\.\d+)pt.*", log) if float(match[1]) > 10]
+    return found, int(re.search(r"\((\d+) pages?", log)[1])
+
+
+needs_pdflatex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not on PATH")
+
+
+@needs_pdflatex
+def test_it_compiles_without_a_complaint(document, tmp_path):
+    found, pages = complaints(document, tmp_path / "full")
+    assert found == []
+    assert 6 <= pages <= 10
+    assert sorted(path.name for path in document.parent.iterdir() if path.is_file()) == ["all.tex", "missing.tex"]
+
+
+@needs_pdflatex
+def test_it_compiles_without_any_score(repository, tmp_path):
+    context = made_up.make_context(repository, tmp_path / "none", "paper", world=False)
+    found, _ = complaints(make_all(repository, tmp_path, context), tmp_path / "empty")
+    assert found == []
+
+
+@needs_pdflatex
+def test_the_pdf_is_the_same_bytes_twice(document, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        compile_document.compile_document(document, tmp_path / name)
+    assert (tmp_path / "a/all.pdf").read_bytes() == (tmp_path / "b/all.pdf").read_bytes()
+
+
+@needs_pdflatex
+def test_it_compiles_in_its_own_folder_by_hand(document, tmp_path):
+    """As the README says: cd results/tables && pdflatex all.tex."""
+    copy = shutil.copytree(document.parent.parent, tmp_path / "results")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=copy / "tables", capture_output=True, check=False)
+    assert done.returncode == 0 and (copy / "tables/all.pdf").exists()
+
+
+@needs_pdflatex
+def test_an_error_of_latex_is_told_with_its_line(tmp_path):
+    tex = tmp_path / "bad.tex"
+    tex.write_text("\\documentclass{article}\\begin{document}\n\\nosuchmacro\n\\end{document}\n")
+    with pytest.raises(UserError, match=r"bad\.tex: pdflatex fails: ! Undefined control sequence. l\.2"):
+        compile_document.compile_document(tex, tmp_path)
+
+
+def test_it_includes_every_item_by_relative_path_once(document):
+    text = document.read_text()
+    included = re.findall(r"\\(?:input|includegraphics\[[^]]*\])\{([^}]*)\}", text)
+    assert included == [*TABLES, f"../figures/{FIGURE}.pdf", "missing"]
+    assert str(document.parent) not in text
+
+
+def test_the_front_page_says_what_it_is(document):
+    text = document.read_text()
+    assert r"Scale & \texttt{mini}: made-up\_scores \& 100 \% noise \\" in text
+    assert "Data & the generated mini-world" in text and r"Seeds & 1, 2, 3 \\" in text
+    assert r"\texttt{xlm} (also as xlm-small)" in text and "not comparable in absolute value" in text
+    assert r"\texttt{sw}~Swahili" in text and r"\texttt{nl}~Dutch" in text
+    assert text.isascii()
+
+
+def test_every_missing_cell_is_listed_with_its_reason(repository, document):
+    context = made_up.make_context(repository, document.parent.parent / "scores")
+    text = (document.parent / "missing.tex").read_text()
+    for item in TABLES:
+        table = build(load_spec(repository / f"config/tables/{item}.yaml"), context)
+        listed = make_document.missing_cells(table)
+        for group in table.groups:
+            for row in group.rows:
+                name = f"{row.label} ({row.run})" if row.run else row.label
+                missing = [cell for cell in row.cells if cell.summary is None]
+                told = [line for line in listed if line[:2] == (group.title, name)]
+                assert {cell.reason for cell in missing} <= {line[3] for line in told}
+                if missing and len(missing) < len(row.cells) and item != "ernie-m/table-08":
+                    codes = {c.language for c, cell in zip(table.columns, row.cells, strict=True) if not cell.summary}
+                    assert codes == {code for line in told for code in line[2].split(", ")}
+    assert r"ERNIE-M base (ernie-m-base) & all & run ernie-m-base has no file in config/runs yet \\" in text
+    assert r"XLM-R base (xlm-r) & el, bg, tr, vi, th, sw, ur & language not evaluated at scale mini \\" in text
+    assert r"XLM-R (xlm-r-small) & XNLI avg & mean without el, bg, tr, vi, th, sw, ur:" in text
+    assert "XLM-E base (xlm-e-base) & curve & run xlm-e-base has no file" in text
+
+
+def test_a_document_without_gaps_says_so():
+    assert "Every cell of every item has a number." in make_document.render_missing([("ERNIE-M, table 1", [])])
+
+
+def test_the_same_scores_are_the_same_bytes(repository, document, tmp_path):
+    made_up.write_all(tmp_path / "scores")
+    again = make_all(repository, tmp_path, made_up.make_context(repository, tmp_path / "scores"))
+    for name in ("all.tex", "missing.tex", *(f"{item}.tex" for item in TABLES)):
+        assert (again.parent / name).read_bytes() == (document.parent / name).read_bytes()

@@ -1,0 +1,120 @@
+"""Figures: the points that are drawn, the look, and the bytes."""
+
+import matplotlib.pyplot as plt
+import pytest
+
+import made_up
+import plot_figure
+from errors import UserError
+from tables import load_spec
+
+
+@pytest.fixture
+def spec(repository):
+    return load_spec(repository / "config/figures/xlm-e/figure-03.yaml")
+
+
+@pytest.fixture
+def drawn(repository, spec, tmp_path):
+    """The figure with made-up scores of three-layer models, closed after the test."""
+    made_up.write_all(tmp_path / "scores")
+    context = made_up.make_context(repository, tmp_path / "scores")
+    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    yield figure
+    plt.close(figure)
+
+
+def test_published_points_and_curves(repository, spec, tmp_path):
+    made_up.write_all(tmp_path)
+    curves = plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+    lines = {line.label: line for line in curves.lines}
+    assert lines["XLM-E base"].published == {9: 63.66, 10: 57.14} and not lines["XLM-E base"].layers
+    assert lines["XLM-R base"].published == {7: 54.42, 10: 43.34} and lines["XLM-R base"].published_layers == 12
+    assert sorted(lines["XLM-R base"].layers) == [0, 1, 2, 3]
+    assert {summary.n for summary in lines["XLM-R base"].layers.values()} == {3}
+    assert curves.languages == [code for code in made_up.LANGUAGES if code != "en"]
+    assert curves.chance == 0.25 and not curves.same_depth
+    assert curves.missing == [("XLM-E base", "run xlm-e-base has no file in config/runs yet")]
+
+
+def test_models_of_one_depth_share_an_axis_of_layers(repository, spec, tmp_path):
+    made_up.write_all(tmp_path, layers=12)
+    context = made_up.make_context(repository, tmp_path)
+    curves = plot_figure.read_curves(spec, context)
+    assert curves.same_depth
+    figure = plot_figure.draw(curves, spec, context)
+    assert figure.axes[0].get_xlabel() == "layer (0 = embeddings)"
+    points = [line for line in figure.axes[0].lines if line.get_label() == "XLM-R base, published"]
+    assert list(points[0].get_xdata()) == [7, 10]
+    plt.close(figure)
+
+
+def test_published_points_are_hollow_and_placed_by_relative_depth(drawn):
+    axes = drawn.axes[0]
+    published = [line for line in axes.lines if line.get_label().endswith("published")]
+    assert len(published) == 2
+    assert all(line.get_markerfacecolor() == "none" and line.get_linestyle() == "None" for line in published)
+    assert list(published[1].get_xdata()) == [7 / 12, 10 / 12]
+    assert "relative depth" in axes.get_xlabel()
+
+
+def test_curves_differ_in_style_and_marker_not_in_colour_alone(drawn):
+    curves = [line for line in drawn.axes[0].lines if line.get_label().endswith("seeds)")]
+    assert len(curves) == 3
+    for styles in ([str(line.get_linestyle()) for line in curves], [line.get_marker() for line in curves]):
+        assert len(set(styles)) == 3
+    assert len(drawn.axes[0].collections) == 3  # one band of deviation for each
+
+
+def test_nothing_overlaps_or_leaves_the_page(drawn):
+    drawn.canvas.draw()
+    renderer = drawn.canvas.get_renderer()
+    page = drawn.bbox
+    legend = drawn.legends[0].get_window_extent(renderer)
+    axes = drawn.axes[0].get_tightbbox(renderer)
+    boxes = [legend, axes, *(text.get_window_extent(renderer) for text in (drawn._suptitle, drawn._supxlabel))]
+    for box in boxes:
+        assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
+    for i, box in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            assert not box.padded(-1).overlaps(other), (box, other)
+
+
+def test_the_picture_says_where_its_numbers_come_from(drawn):
+    words = " ".join(drawn._supxlabel.get_text().split())
+    assert "not comparable in absolute value" in words and "7 languages and both directions" in words
+    assert "layer divided by its model's number of layers" in words
+
+
+def test_the_same_scores_are_the_same_bytes(repository, spec, tmp_path):
+    made_up.write_all(tmp_path / "scores")
+    context = made_up.make_context(repository, tmp_path / "scores")
+    for name in ("a", "b"):
+        figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+        plot_figure.save(figure, tmp_path / f"{name}.pdf", "pdf")
+        plot_figure.save(figure, tmp_path / f"{name}.png", "png")
+        plt.close(figure)
+    for kind in ("pdf", "png"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"CreationDate" not in pdf and b"/Type3" not in pdf.replace(b" ", b"")
+    assert b"/FontFile2" in pdf  # TrueType, embedded: text stays text
+
+
+def test_no_scores_still_draws_the_published_points(repository, spec, tmp_path):
+    context = made_up.make_context(repository, tmp_path)
+    curves = plot_figure.read_curves(spec, context)
+    assert [line.label for line in curves.lines] == ["XLM-E base", "XLM-R base"]
+    assert len(curves.missing) == 4
+    figure = plot_figure.draw(curves, spec, context)
+    assert [line.get_label() for line in figure.axes[0].lines] == ["XLM-E base, published", "XLM-R base, published"]
+    plt.close(figure)
+
+
+def test_a_layer_without_a_language_is_an_error(repository, spec, tmp_path):
+    made_up.write_all(tmp_path)
+    scores = [made_up.entry(code, 1.0, "accuracy-by-layer", 0.25, 0, "en-xx") for code in ("de", "fr")]
+    scores.append(made_up.entry("de", 1.0, "accuracy-by-layer", 0.25, 1, "en-xx"))
+    made_up.write_score(tmp_path, "xlm", "tatoeba", "zero-shot-retrieval", 1, scores)
+    with pytest.raises(UserError, match=r"xlm tatoeba seed 1, layer 0: languages ar, es, hi, ru, zh are missing"):
+        plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))

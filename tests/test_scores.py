@@ -1,0 +1,165 @@
+"""Reading score files, summaries over seeds, averages over languages, scores.tsv: all with made-up scores."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import collect_scores
+from errors import UserError
+from scores import Summary, group_paths, load_results, pooled_std, read_score_file, summarise
+
+
+def entry(language: str, value: float, metric: str = "accuracy", **more: object) -> dict:
+    return {"language": language, "metric": metric, "value": value, "n": 300, "chance": 33.0, **more}
+
+
+def write(root: Path, scores: list[dict], run="xlm-r", task="xnli", setting="transfer", seed=1, **more: object) -> Path:
+    path = root / run / task / setting / f"seed-{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"run": run, "task": task, "setting": setting, "seed": seed, "scale": "mini", "task_version": 1}
+    path.write_text(json.dumps({**content, "run_hash": "abc", "scores": scores, **more}))
+    return path
+
+
+def test_summary_is_mean_and_sample_deviation():
+    summary = summarise([60.0, 62.0, 64.0])
+    assert (summary.mean, summary.std, summary.n) == (62.0, 2.0, 3)
+    assert summarise([60.0]) == Summary(60.0, None, 1)
+
+
+def test_pooled_deviation_weighs_by_degrees_of_freedom():
+    assert pooled_std(Summary(0, 3.0, 3), Summary(0, 1.0, 5)) == pytest.approx(math.sqrt((2 * 9 + 4 * 1) / 6))
+    assert pooled_std(Summary(0, None, 1), Summary(0, 2.0, 3)) == 2.0
+    assert pooled_std(Summary(0, None, 1), Summary(0, None, 1)) is None
+
+
+def test_average_is_over_languages_of_each_seed_first(tmp_path):
+    for seed, values in {1: (60, 40), 2: (64, 48), 3: (62, 38)}.items():
+        write(tmp_path, [entry("en", values[0]), entry("de", values[1])], seed=seed)
+    results = load_results(group_paths(tmp_path.rglob("*.json"))["xlm-r", "xnli", "transfer"], "mini")
+    average = results.average(["en", "de"], "accuracy")
+    assert (average.mean, average.n) == (52.0, 3)
+    assert average.std == pytest.approx(math.sqrt((4 + 16 + 4) / 2))  # of 50, 56, 50
+    assert results.average(["en", "sw"], "accuracy") is None
+
+
+def test_absent_seed_is_absent_not_zero(tmp_path):
+    first = write(tmp_path, [entry("en", 60.0)], seed=1)
+    results = load_results({1: first, 2: first.with_name("seed-2.json")}, "mini")
+    assert results.summary("en", "accuracy") == Summary(60.0, None, 1)
+    assert results.expected_seeds == (1, 2)
+    assert results.summary("fr", "accuracy") is None
+
+
+def test_retrieval_headline_is_the_mean_of_both_directions(tmp_path):
+    scores = [entry("de", 30.0, layer=7, direction=d) for d in ("en-xx", "xx-en")]
+    path = write(tmp_path, [*scores, entry("de", 31.0, layer=7, direction="both")])
+    assert load_results({1: path}, "mini").values("de", "accuracy") == {1: 31.0}
+    path = write(tmp_path, scores)
+    with pytest.raises(UserError, match="2 values of accuracy for de"):
+        load_results({1: path}, "mini").values("de", "accuracy")
+
+
+def test_by_layer_takes_directions_then_languages_then_seeds(tmp_path):
+    for seed in (1, 2):
+        scores = [
+            entry(code, value + seed, "accuracy-by-layer", layer=layer, direction=direction)
+            for layer in (0, 1)
+            for code, value in (("de", 10.0), ("fr", 30.0))
+            for direction in ("en-xx", "xx-en")
+        ]
+        write(tmp_path, scores, seed=seed)
+    results = load_results(next(iter(group_paths(tmp_path.rglob("*.json")).values())), "mini")
+    curve = results.by_layer("accuracy-by-layer", ["de", "fr"])
+    assert sorted(curve) == [0, 1]
+    assert curve[1].mean == 21.5 and curve[1].n == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "NaN"),
+        (float("inf"), "Infinity"),
+        (None, "not a finite number"),
+        (101.0, "0 to 100"),
+        (-1, "0 to 100"),
+    ],
+)
+def test_a_diverged_score_is_refused_with_its_file(tmp_path, value, message):
+    path = write(tmp_path, [entry("en", value)])
+    with pytest.raises(UserError, match=message) as error:
+        read_score_file(path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"run": "xlm"}, "key 'run': the file says 'xlm' and its path says 'xlm-r'"),
+        ({"seed": 2}, "key 'seed'"),
+        ({"scale": "smoke"}, "key 'scale': 'smoke' where 'mini' is expected"),
+        ({"scores": []}, "at least one score"),
+        ({"scores": [entry("en", 1.0), entry("en", 1.0)]}, "entry 2: en accuracy None None stands twice"),
+        ({"scores": [{"language": "en", "metric": "accuracy", "n": 3}]}, "entry 1: key 'value' is missing"),
+        ({"scores": [entry("en", 1.0, n=0)]}, "nothing was scored"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_and_key(tmp_path, change, message):
+    path = write(tmp_path, [entry("en", 60.0)])
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(UserError, match=message) as error:
+        read_score_file(path, "mini")
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_key_and_a_torn_file_are_named(tmp_path):
+    path = write(tmp_path, [entry("en", 60.0)])
+    content = json.loads(path.read_text())
+    del content["run_hash"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="key 'run_hash' is missing"):
+        read_score_file(path)
+    path.write_text('{"run": "xlm-r", ')
+    with pytest.raises(UserError, match="not a usable score file"):
+        read_score_file(path)
+
+
+def test_seeds_of_different_runs_are_not_averaged(tmp_path):
+    paths = {seed: write(tmp_path, [entry("en", 60.0)], seed=seed, run_hash=f"hash-{seed}") for seed in (1, 2)}
+    with pytest.raises(UserError, match="different run_hash"):
+        load_results(paths, "mini")
+
+
+def test_scores_tsv_is_sorted_and_the_same_for_any_order_of_reading(tmp_path):
+    paths = [
+        write(tmp_path, [entry("fr", 100 / 3), entry("en", 60.0)], seed=seed, run=run)
+        for run in ("xlm-r", "xlm")
+        for seed in (2, 1)
+    ]
+    outs = [tmp_path / "a.tsv", tmp_path / "b.tsv"]
+    for out, order in zip(outs, (paths, paths[::-1]), strict=True):
+        collect_scores.write_scores(collect_scores.collect(order, "mini"), out)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    lines = outs[0].read_text().splitlines()
+    assert lines[0].split("\t") == collect_scores.COLUMNS
+    first = "mini xlm xnli transfer en accuracy - - 60 1 300 33 1 abc"
+    assert lines[1].split("\t") == ["" if word == "-" else word for word in first.split()]
+    assert [line.split("\t")[8] for line in lines[1:5]] == ["60", "60", "33.33333333", "33.33333333"]
+    assert [line.split("\t")[1] for line in lines[1:]] == ["xlm"] * 4 + ["xlm-r"] * 4
+
+
+def test_layers_and_directions_sort_in_scores_tsv(tmp_path):
+    scores = [entry("de", 1.0, "accuracy-by-layer", layer=n, direction=d) for n in (10, 2) for d in ("xx-en", "en-xx")]
+    path = write(tmp_path, [*scores, entry("de", 5.0, layer=2, direction="both")], task="tatoeba")
+    collect_scores.write_scores(collect_scores.collect([path], "mini"), tmp_path / "out.tsv")
+    rows = [line.split("\t")[5:8] for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]]
+    assert rows[0] == ["accuracy", "2", "both"]
+    assert rows[1:] == [["accuracy-by-layer", str(n), d] for n in (2, 10) for d in ("en-xx", "xx-en")]
+
+
+def test_collecting_names_an_expected_file_that_is_not_there(tmp_path):
+    path = write(tmp_path, [entry("en", 60.0)])
+    with pytest.raises(UserError, match=r"seed-9\.json: expected by the configured tables"):
+        collect_scores.collect([path, path.with_name("seed-9.json")], "mini")

@@ -1,0 +1,401 @@
+"""Tables: the published numbers, the cells, the rules for bold, averages and footnotes, and the bytes."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import made_up
+import make_table
+from errors import UserError
+from latex import escape
+from scores import Summary
+from tables import AVERAGE, Cell, Group, Row, build, load_spec, mark_best
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "papers"
+ITEMS = ("ernie-m/table-01", "ernie-m/table-08", "veco/table-10", "ppa/table-02", "xlm-e/figure-03")
+PUBLISHED_KEYS = ("setting", "model", "task", "language", "metric", "value", "note")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def spec_of(repository: Path, item: str) -> dict:
+    kind = "figures" if "figure" in item else "tables"
+    return load_spec(repository / "config" / kind / f"{item}.yaml")
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    return tmp_path / "scores"
+
+
+def small_spec(**changes: object) -> dict:
+    spec = {
+        "paper": "ernie-m",
+        "item": "table-01",
+        "title": "A title",
+        "published": "config/published/ernie-m/table-01.csv",
+        "columns": [{"task": "xnli", "metric": "accuracy", "languages": ["en", "de"], "average": True}],
+        "groups": [
+            {
+                "title": "Transfer",
+                "setting": "cross-lingual-transfer",
+                "rows": [
+                    {"label": "XLM-R", "published": "xlm-r-base", "run": "xlm-r"},
+                    {"label": "Unicoder", "published": "unicoder"},
+                    {"label": "ERNIE-M", "published": "ernie-m-base", "run": "ernie-m-base"},
+                    {"label": "ours", "run": "xlm"},
+                ],
+            }
+        ],
+    }
+    return {**spec, **changes}
+
+
+def write_pair(root: Path, run: str, values: dict[int, tuple[float, ...]], languages=("en", "de")) -> None:
+    for seed, of_seed in values.items():
+        entries = [made_up.entry(code, value) for code, value in zip(languages, of_seed, strict=True)]
+        made_up.write_score(root, run, "xnli", "cross-lingual-transfer", seed, entries)
+
+
+# --- the published numbers and the specs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_published_numbers_are_those_of_the_papers(repository, item):
+    if not SHARED.exists():
+        pytest.skip("no ../shared/papers to compare with")
+    ours, theirs = read_csv(repository / f"config/published/{item}.csv"), read_csv(SHARED / f"{item}.csv")
+    assert [[row[key] for key in PUBLISHED_KEYS] for row in ours] == [
+        [row[key] for key in PUBLISHED_KEYS] for row in theirs
+    ]
+
+
+def test_errata_are_those_of_the_papers(repository):
+    if not SHARED.exists():
+        pytest.skip("no ../shared/papers to compare with")
+    theirs = [row for row in read_csv(SHARED / "errata.csv") if f"{row['paper']}/{row['item']}" in ITEMS]
+    assert read_csv(repository / "config/published/errata.csv") == [row for row in theirs if row["kind"] != "ocr"]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_every_published_row_stands_in_the_spec_once(repository, item):
+    spec = spec_of(repository, item)
+    shown = [
+        (group.get("published_setting", group["setting"]), row["published"], row.get("published_note", ""))
+        for group in spec["groups"]
+        for row in group["rows"]
+        if "published" in row
+    ]
+    rows = read_csv(repository / spec["published"])
+    noted = {(setting, model) for setting, model, note in shown if note}
+    printed = {
+        (row["setting"], row["model"], row["note"] if (row["setting"], row["model"]) in noted else "") for row in rows
+    }
+    assert sorted(shown) == sorted(printed)
+
+
+def test_every_published_number_reaches_a_cell(repository, scores):
+    for item in ITEMS[:4]:
+        spec = spec_of(repository, item)
+        table = build(spec, made_up.make_context(repository, scores))
+        cells = [cell.published for row in table.rows for cell in row.cells if cell.published is not None]
+        assert sorted(cells) == sorted(row["value"] for row in read_csv(repository / spec["published"])), item
+
+
+def test_published_averages_recompute_except_for_the_row_with_an_erratum(repository, scores):
+    for item in ("ernie-m/table-01", "veco/table-10", "ppa/table-02"):
+        table = build(spec_of(repository, item), made_up.make_context(repository, scores))
+        for row in table.rows:
+            values = [float(cell.published) for cell in row.cells[:-1] if cell.published is not None]
+            if row.model and row.cells[-1].published is not None:
+                assert len(values) == len(row.cells) - 1
+                assert abs(sum(values) / len(values) - float(row.cells[-1].published)) < 0.1, (item, row.label)
+
+
+def test_models_and_papers_of_the_specs_are_described(repository):
+    with open(repository / "config/published/models.tsv", encoding="utf-8") as file:
+        known = {row["key"] for row in csv.DictReader(file, delimiter="\t")}
+    for item in ITEMS:
+        assert {row["model"] for row in read_csv(repository / f"config/published/{item}.csv")} <= known
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_exact_cells(repository, scores):
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0), 3: (64.0, 54.0)})
+    table = build(small_spec(), made_up.make_context(repository, scores))
+    row = table.rows[0]
+    assert make_table.reproduced_cell(row.cells[0], with_n=True) == r"$62.0 \pm 2.0$ (3)"
+    assert make_table.reproduced_cell(row.cells[0], with_n=False) == r"$62.0_{\pm2.0}$"
+    assert make_table.published_cell(row.cells[0]) == "85.8"
+    assert [cell.published for cell in row.cells] == ["85.8", "78.7", "76.2"]
+    assert (row.cells[2].summary.mean, row.cells[2].summary.n) == (57.0, 3)
+    pairs = [r"85.8 & $62.0 \pm 2.0$ (3)", r"78.7 & $52.0 \pm 2.0$ (3)", r"76.2 & $57.0 \pm 2.0$ (3)"]
+    line = " & ".join(["XLM-R", r"\texttt{xlm-r}", *pairs]) + r" \\"
+    assert line in make_table.render_latex(table).splitlines()
+
+
+def test_a_single_seed_has_no_deviation_and_a_small_value_is_padded():
+    assert make_table.reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=True) == "$61.3$ (1)"
+    assert make_table.reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=False) == "$61.3$"
+    assert make_table.reproduced_cell(Cell(summary=Summary(9.94, 0.06, 3)), with_n=False) == (
+        r"$\phantom{0}9.9_{\pm0.1}$"
+    )
+    assert make_table.reproduced_cell(Cell(summary=Summary(9.96, 0.0, 3)), with_n=False) == r"$10.0_{\pm0.0}$"
+
+
+def test_missing_cells_are_dashes_with_a_reason_and_never_zero(repository, scores):
+    table = build(small_spec(), made_up.make_context(repository, scores))
+    reasons = [row.cells[0].reason for row in table.rows]
+    assert reasons == [
+        "no score file found; its jobs have not run",
+        "published only: this row names no run",
+        "run ernie-m-base has no file in config/runs yet",
+        "no score file found; its jobs have not run",
+    ]
+    assert {make_table.reproduced_cell(cell, with_n=True) for row in table.rows for cell in row.cells} == {"--"}
+    for form in make_table.RENDER.values():
+        assert not re.search(r"(?<![\d.])0\.0(?!\d)", form(table))
+    assert "No run of this item has scores" in make_table.render_latex(table)
+
+
+def test_tasks_settings_and_languages_that_are_not_evaluated_say_so(repository, scores):
+    made_up.write_all(scores)
+    context = made_up.make_context(repository, scores)
+    small = build(spec_of(repository, "ernie-m/table-08"), context)
+    assert small.rows[0].cells[1].reason == "task conll-ner is not evaluated yet (no file in config/tasks)"
+    ppa = build(spec_of(repository, "ppa/table-02"), context)
+    mbert = ppa.groups[1].rows[0]
+    assert mbert.cells[0].reason == "published only: this row names no run"
+    spec = spec_of(repository, "ppa/table-02")
+    spec["groups"][1]["rows"][1]["run"] = "xlm"
+    assert build(spec, context).groups[1].rows[1].cells[0].reason == "task xnli has no setting translate-train"
+    wide = build(spec_of(repository, "ernie-m/table-01"), context)
+    greek = [column.language for column in wide.columns].index("el")
+    assert wide.rows[2].cells[greek].reason == "language not evaluated at scale mini"
+
+
+# --- averages, bold, footnotes --------------------------------------------------------------------------------------
+
+
+def test_average_over_all_languages_is_plain_and_over_fewer_is_starred(repository, scores):
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0)})
+    spec = small_spec()
+    text = make_table.render_latex(build(spec, made_up.make_context(repository, scores)))
+    assert "57" not in text and r"$56.0 \pm 1.4$ (2)" in text and r"\ast" not in text
+    spec["columns"][0]["languages"] = ["en", "de", "sw"]
+    table = build(spec, made_up.make_context(repository, scores))
+    cell = table.rows[0].cells[-1]
+    assert cell.partial == ("en", "de") and cell.summary.mean == 56.0
+    text = make_table.render_latex(table)
+    assert r"$56.0^{\ast}_{\pm1.4}$" in text
+    assert "Mean over the 2 languages of this scale (en, de), not over those of the published average." in text
+
+
+def best_of(*summaries: tuple[str, Summary], partial: tuple[tuple[str, ...], ...] = ()) -> list[bool]:
+    rows = [
+        Row(run, None, run, run, [Cell(summary=summary, partial=partial[i] if partial else ())])
+        for i, (run, summary) in enumerate(summaries)
+    ]
+    mark_best(Group("", [""], rows))
+    return [row.cells[0].best for row in rows]
+
+
+def test_bold_only_when_the_lead_exceeds_the_noise():
+    lead = [("a", Summary(60.0, 1.0, 3)), ("b", Summary(58.9, 1.0, 3))]
+    assert best_of(*lead) == [True, False]
+    assert best_of(("a", Summary(59.9, 1.0, 3)), ("b", Summary(58.9, 1.0, 3))) == [False, False]
+    assert best_of(("b", Summary(10.0, 1.0, 3)), *lead) == [False, True, False]
+    assert best_of(("a", Summary(60.0, None, 1)), ("b", Summary(10.0, None, 1))) == [False, False]
+    assert best_of(("a", Summary(60.0, 1.0, 3))) == [False]
+    assert best_of(*lead, partial=(("en",), ("en", "de"))) == [False, False]
+
+
+def test_two_rows_of_one_run_do_not_compete():
+    same = Summary(60.0, 1.0, 3)
+    assert best_of(("a", same), ("a", same), ("b", Summary(50.0, 1.0, 3))) == [True, True, False]
+    assert best_of(("a", same), ("a", same)) == [False, False]
+
+
+def test_a_row_that_shares_another_runs_scores_has_a_footnote(repository, scores):
+    made_up.write_all(scores)
+    table = build(spec_of(repository, "ernie-m/table-08"), made_up.make_context(repository, scores))
+    text = make_table.render_latex(table)
+    assert r"\texttt{xlm-r-small}\textsuperscript{a}" in text
+    assert r"\textsuperscript{a} At this scale xlm-r-small is xlm-r:" in text
+    assert r"\texttt{xlm-small}\textsuperscript{b}" in text
+
+
+def test_fewer_seeds_than_expected_are_told(repository, scores):
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0), 3: (62.0, 52.0)})
+    text = make_table.render_latex(build(small_spec(), made_up.make_context(repository, scores)))
+    assert "2 of 3 seeds have a score." in text and "over 2 seeds" in text
+
+
+def test_a_row_copied_in_the_wrong_order_is_shown_as_printed_and_marked(repository, scores):
+    for item, model in (("ernie-m/table-01", "veco-large"), ("veco/table-10", "xlm-15")):
+        table = build(spec_of(repository, item), made_up.make_context(repository, scores))
+        marked = [row for row in table.rows if row.errata]
+        assert {row.model for row in marked} == {model}
+        text = make_table.render_latex(table)
+        assert "Shown as printed; error of the publication: the row" in text
+    # as printed, in VECO's column order, under ERNIE-M's heads
+    table = build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores))
+    row = next(row for row in table.rows if row.model == "veco-large")
+    assert [cell.published for cell in row.cells[:4]] == ["88.2", "79.2", "83.1", "82.9"]
+
+
+def test_rows_that_only_we_have_stand_apart(repository, scores):
+    made_up.write_all(scores)
+    text = make_table.render_latex(
+        build(spec_of(repository, "veco/table-10"), made_up.make_context(repository, scores))
+    )
+    head, tail = text.split(make_table.OURS_ONLY)[:2]
+    assert "VECO large & 88.2" in head and r"(\texttt{random-init}, $n=3$)" in tail
+
+
+@pytest.mark.parametrize(
+    ("scale", "world", "words"),
+    [
+        ("smoke", True, "its numbers mean nothing"),
+        ("mini", True, "come from the generated mini-world and are not comparable in absolute value"),
+        ("paper", False, "Scale paper."),
+    ],
+)
+def test_the_caption_names_scale_and_world(repository, scores, scale, world, words):
+    made_up.write_all(scores, scale)
+    text = make_table.render_latex(
+        build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores, scale, world))
+    )
+    caption = next(line for line in text.splitlines() if line.startswith(r"\caption"))
+    assert words in caption and "ERNIE-M, table 1." in caption and "over 3 seeds" in caption
+    assert ("mini-world" in caption) == world
+    assert "Chance, at this scale & 33.3" in text
+
+
+def test_summary_takes_its_languages_from_the_scores(repository, scores):
+    made_up.write_all(scores)
+    table = build(spec_of(repository, "parallax/summary"), made_up.make_context(repository, scores))
+    assert [(c.task, c.language) for c in table.columns] == [
+        ("xnli", "en"),
+        ("xnli", AVERAGE),
+        ("ud-pos", "en"),
+        ("ud-pos", AVERAGE),
+        ("tatoeba", AVERAGE),
+    ]
+    assert table.columns[1].languages == made_up.LANGUAGES
+    assert table.columns[4].languages == tuple(code for code in made_up.LANGUAGES if code != "en")
+    assert all(cell.summary and not cell.partial for row in table.rows for cell in row.cells)
+    text = make_table.render_latex(table)
+    assert "published" not in text.split(r"\midrule")[0].split(r"\toprule")[1]
+    assert "Avg of XNLI, UD-POS: mean over ar, de, en, es, fr, hi, ru, zh." in text
+
+
+# --- formats, bytes, errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", sorted(make_table.RENDER))
+def test_the_same_scores_are_the_same_bytes(repository, scores, form):
+    made_up.write_all(scores)
+    render = make_table.RENDER[form]
+    once, twice = (
+        render(build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores)))
+        for _ in range(2)
+    )
+    assert once == twice and once.isascii() == (form != "markdown")
+
+
+def test_csv_has_every_cell_and_no_difference_between_worlds(repository, scores):
+    made_up.write_all(scores, "paper")
+    for world, has_difference in ((True, False), (False, True)):
+        context = made_up.make_context(repository, scores, "paper", world)
+        table = build(spec_of(repository, "ernie-m/table-01"), context)
+        rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+        assert len(rows) == len(table.rows) * 16
+        assert any(row["difference"] for row in rows) == has_difference
+        assert all(bool(row["mean"]) != bool(row["reason"]) for row in rows)
+    english = next(row for row in rows if row["run"] == "xlm-r" and row["language"] == "en")
+    assert float(english["difference"]) == pytest.approx(float(english["mean"]) - 85.8, abs=1e-3)
+
+
+def test_markdown_shows_both_lines(repository, scores):
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0), 3: (64.0, 54.0)})
+    text = make_table.render_markdown(build(small_spec(), made_up.make_context(repository, scores)))
+    assert "| XLM-R | published | 85.8 | 78.7 | 76.2 |" in text
+    assert "| XLM-R | `xlm-r` | 62.0 ± 2.0 (3) | 52.0 ± 2.0 (3) | 57.0 ± 2.0 (3) |" in text
+    assert "| ERNIE-M | `ernie-m-base` | -- | -- | -- |" in text
+
+
+def test_latex_specials_are_escaped_and_other_scripts_refused():
+    assert escape(r"a_b & 100 % of #1 {x} ~ ^ \ $") == (
+        r"a\_b \& 100 \% of \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} \$"
+    )
+    assert escape("x -- y --- z – é") == "x -{}- y -{}-{}- z -- é"
+    with pytest.raises(UserError, match="U\\+0420"):
+        escape("Русский")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": 1}, "unknown key 'colour'"),
+        ({"columns": []}, "at least one entry"),
+        ({"columns": [{"task": "xnli", "metric": "accuracy", "languages": ["en", False]}]}, "YAML reads it as false"),
+        ({"columns": [{"task": "xnli", "metric": "accuracy", "languages": ["en", "en"]}]}, "stands twice"),
+        ({"columns": [{"task": "xnli", "languages": ["en"]}]}, "columns entry 1: key 'metric' is missing"),
+        ({"groups": [{"title": "t", "setting": "s", "rows": [{"label": "x"}]}]}, "rows entry 1 .* needs 'published'"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_file_and_key(tmp_path, change, message):
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(small_spec(**change)))
+    with pytest.raises(UserError, match=message) as error:
+        load_spec(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_published_model_that_is_not_printed_or_printed_twice_is_an_error(repository, scores):
+    context = made_up.make_context(repository, scores)
+    spec = small_spec()
+    spec["groups"][0]["rows"][0]["published"] = "xlm-q"
+    with pytest.raises(UserError, match="no row of model 'xlm-q'"):
+        build(spec, context)
+    spec = spec_of(repository, "ppa/table-02")
+    del spec["groups"][0]["rows"][0]["published_note"]
+    with pytest.raises(UserError, match="stands 2 times; tell the rows apart by 'published_note'"):
+        build(spec, context)
+
+
+def test_a_diverged_score_stops_the_table_with_the_file_named(repository, scores):
+    write_pair(scores, "xlm-r", {1: (float("nan"), 50.0)})
+    with pytest.raises(UserError, match=r"xlm-r/xnli/cross-lingual-transfer/seed-1\.json.*NaN"):
+        build(small_spec(), made_up.make_context(repository, scores))
+
+
+def test_the_command_as_the_workflow_runs_it(repository, tmp_path):
+    """With the real configuration and no score at all: everything prints, nothing is zero."""
+    out = tmp_path / "t.tex"
+    command = [sys.executable, "workflow/scripts/make_table.py", "--spec", "config/tables/veco/table-10.yaml"]
+    command += ["--scale", "mini", "--scores-root", str(tmp_path / "none"), "--out", str(out)]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "VECO large & 88.2" in out.read_text()
+    done = subprocess.run([*command, "--override", "runs"], cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--override runs: write key=value" in done.stderr
+
+
+def test_making_a_table_loads_no_heavy_package(repository):
+    code = "import sys; sys.path.insert(0, 'workflow/scripts'); import make_table; " + (
+        "print([m for m in ('pandas', 'numpy', 'torch', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
