@@ -83,6 +83,10 @@ class Stream:
                 self.items[shard] = block_bounds(shards.sentence_lengths(), self.row_length)
         return self.items[shard]
 
+    def token_offsets(self, shard: int) -> np.ndarray:
+        """First token of each sentence: the memory map itself, nothing is copied."""
+        return self.shards[shard].shards[0].sentences
+
     def current_shard(self) -> int:
         return int(generator(self.seed, self.key, self.epoch).permutation(len(self.shards))[self.shard_rank])
 
@@ -194,7 +198,7 @@ class Mixture:
         pool, lengths = self.waiting, self.item_lengths(self.waiting)
         room = self.rows * self.row_length
         while lengths.sum() < room:
-            more = self.draw(max(16, self.rows // 4))
+            more = self.draw(max(1, self.rows // 4))
             pool = np.concatenate([pool, more])
             lengths = np.concatenate([lengths, self.item_lengths(more)])
         row, column = pack(lengths, self.rows, self.row_length, first=len(self.waiting))
@@ -203,8 +207,8 @@ class Mixture:
         return Layout(pool[placed, 0], pool[placed, 1:], lengths[placed], row[placed], column[placed])
 
     def sentence_lengths(self, stream: int, shard: int, sentences: np.ndarray) -> np.ndarray:
-        offsets = self.streams[stream].shards[shard].token_offsets()
-        return (offsets[sentences + 1] - offsets[sentences]).astype(np.int64)
+        offsets = self.streams[stream].token_offsets(shard)
+        return offsets[sentences + 1] - offsets[sentences]
 
     def side_lengths(self, drawn: np.ndarray) -> np.ndarray:
         """(n, 2) tokens of the two sides of each pair, cut to the row: the longer side gives way first."""
@@ -229,7 +233,7 @@ class Mixture:
             mine = (drawn[:, 0] == stream) & (drawn[:, 1] == shard)
             bounds = self.streams[stream].item_bounds(int(shard))
             first, last = bounds[drawn[mine, 2]], bounds[drawn[mine, 2] + 1]
-            offsets = self.streams[stream].shards[shard].token_offsets()
+            offsets = self.streams[stream].token_offsets(int(shard))
             lengths[mine] = offsets[last] - offsets[first] + (last - first) + 1
         return np.minimum(lengths, self.row_length)
 

@@ -1,0 +1,282 @@
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.corruption import MaskSpec, corrupt, select
+from engine.data import Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.shards import open_shards
+from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
+from errors import UserError
+from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_corpus(folder)
+    return folder
+
+
+def sources(shards: Path, kind: str) -> list[Source]:
+    return [
+        Source(kind, corpus, name, q, tuple(sorted((shards / kind / corpus / name).glob("*.json"))))
+        for own, corpus, name, q in plan_rows()
+        if own == kind
+    ]
+
+
+def mixture(shards: Path, kind: str, **options) -> Mixture:
+    defaults = {"rows": 8, "row_length": 24, "seed": 3, "languages": list(LANGUAGES)}
+    return Mixture(sources(shards, kind), **{**defaults, **options})
+
+
+def documents(rows: Rows) -> list[tuple]:
+    """Every document of the rows as plain values, without its place."""
+    found = []
+    for r in range(len(rows.tokens)):
+        for number in range(rows.document[r].max() + 1):
+            inside = rows.document[r] == number
+            found.append(tuple(tuple(array[r][inside].tolist()) for array in dataclasses.astuple(rows)))
+    return [tuple(field for i, field in enumerate(document) if i != 1) for document in found]
+
+
+def test_blocks_are_whole_sentences_until_the_next_does_not_fit():
+    assert block_bounds(np.array([3, 3, 3, 3]), row_length=9).tolist() == [0, 2, 4]  # 1 + 4 + 4 = 9
+    assert block_bounds(np.array([3, 3, 3, 3]), row_length=8).tolist() == [0, 1, 2, 3, 4]
+    assert block_bounds(np.array([50, 2, 2]), row_length=8).tolist() == [0, 1, 3]  # too long alone: a block of its own
+
+
+def test_mono_rows_are_sentences_between_their_marks(shards):
+    own = mixture(shards, "mono")
+    layout = own.next_layout()
+    rows = own.assemble(layout)
+    for i in range(len(rows.tokens)):
+        stream = own.streams[layout.stream[i]]
+        shard, item = layout.items[i, :2]
+        first, last = stream.item_bounds(int(shard))[item : item + 2]
+        sentences = [open_shards([stream.source.manifests[shard]]).sentence(s).tolist() for s in range(first, last)]
+        expected = [BOS] + [token for sentence in sentences for token in (*sentence, EOS)]
+        found = rows.tokens[i][rows.document[i] == 0].tolist()
+        assert found == expected
+        assert (rows.tokens[i][len(expected) :] == PAD).all()
+        assert (rows.position[i][: len(expected)] == np.arange(2, 2 + len(expected))).all()
+        assert set(rows.language[i][: len(expected)]) == {LANGUAGES.index(stream.source.name)}
+
+
+@pytest.mark.parametrize("separators", [1, 2])
+@pytest.mark.parametrize("swap", [False, True])
+def test_pair_rows_hold_both_sides(shards, separators, swap):
+    own = mixture(shards, "bitext", pair_separators=separators, swap_sides=swap, packing=False)
+    swapped = set()
+    for _ in range(4):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i in range(len(rows.tokens)):
+            stream = own.streams[layout.stream[i]]
+            shard, item = layout.items[i, :2]
+            reader = open_shards([stream.source.manifests[shard]])
+            sides = [reader.sentence(2 * item + side).tolist() for side in (0, 1)]
+            codes = [LANGUAGES.index(code) for code in stream.source.languages]
+            found = rows.tokens[i][rows.document[i] == 0].tolist()
+            layouts = [
+                ([BOS, *a, EOS, *[EOS] * (separators - 1), *b, EOS], [ca] * (len(a) + 2) + [cb] * (len(b) + separators))
+                for (a, ca), (b, cb) in (zip(sides, codes, strict=True), list(zip(sides, codes, strict=True))[::-1])
+            ]
+            assert found in [tokens for tokens, _ in layouts]
+            which = [tokens for tokens, _ in layouts].index(found)
+            swapped.add(which)
+            assert rows.language[i][: len(found)].tolist() == layouts[which][1]
+    assert swapped == ({0, 1} if swap else {0})
+
+
+def test_positions_restart_on_the_second_side_of_every_packed_pair(shards):
+    own = mixture(shards, "bitext", reset_positions=True, row_length=48)
+    rows = own.assemble(own.next_layout())
+    assert rows.document.max() >= 1
+    for r in range(len(rows.tokens)):
+        for number in range(rows.document[r].max() + 1):
+            for side in (0, 1):
+                positions = rows.position[r][(rows.document[r] == number) & (rows.side[r] == side)]
+                assert positions.tolist() == list(range(2, 2 + len(positions)))
+
+
+def test_the_longer_side_of_a_pair_gives_way(tmp_path):
+    write_sentences(tmp_path / "0.json", "bitext", 1, 50)
+    source = Source("bitext", "World", "de-en", 1.0, (tmp_path / "0.json",))
+    own = Mixture([source], 8, 13, 1, list(LANGUAGES))  # 13 tokens, 4 of them marks: 9 for both sides
+    drawn = own.draw(50)
+    sizes = own.side_lengths(drawn)
+    whole = np.array([[own.sentence_lengths(0, 0, np.array([2 * i + s]))[0] for s in (0, 1)] for i in drawn[:, 2]])
+    assert (sizes.sum(1) <= 9).all()
+    assert (sizes[whole.sum(1) <= 9] == whole[whole.sum(1) <= 9]).all()
+    cut = whole.sum(1) > 9
+    assert cut.any() and (np.abs(sizes[cut, 0] - sizes[cut, 1]) <= 1).all()  # the sides are equally long here
+
+
+def test_packing_wastes_little_and_overlaps_nothing():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(5, 100, 400)
+    row, column = pack(lengths, 32, 512)
+    used = np.zeros((32, 512), int)
+    for length, r, c in zip(lengths, row, column, strict=True):
+        if r >= 0:
+            used[r, c : c + length] += 1
+    assert used.max() == 1
+    assert used.mean() >= 0.97
+
+
+def test_what_waits_is_packed_first(shards):
+    own = mixture(shards, "bitext", rows=3)
+    seen = []
+    for _ in range(30):
+        waiting = own.waiting.copy()
+        layout = own.next_layout()
+        placed = {tuple(item) for item in np.concatenate([layout.stream[:, None], layout.items], 1).tolist()}
+        assert not len(waiting) or tuple(waiting[0].tolist()) in placed
+        assert len(waiting) < 20  # nothing starves
+        seen += placed
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_one_epoch_visits_every_item_once_at_any_world_size(shards, world_size):
+    source = sources(shards, "bitext")[:1]
+    own = Mixture(source, 6, 24, 5, list(LANGUAGES))
+    items = sum(len(own.streams[0].item_bounds(s)) - 1 for s in range(2))
+    keys = []
+    while own.streams[0].epoch == 0 or (own.waiting[:, 3] == 0).any():
+        layout = own.next_layout()
+        for rank in range(world_size):
+            rows = own.assemble(layout, rank, world_size)
+            first = layout.row % world_size == rank
+            epoch0 = layout.items[first & (layout.items[:, 2] == 0), 3].view(np.uint64)
+            assert set(epoch0.tolist()) <= set(rows.key.ravel().tolist())
+            keys += epoch0.tolist()
+    assert len(keys) == len(set(keys)) == items
+
+
+def test_ranks_together_hold_the_rows_of_one(shards):
+    alone, shared = mixture(shards, "bitext"), mixture(shards, "bitext")
+    whole = alone.assemble(alone.next_layout())
+    layout = shared.next_layout()
+    for rank in range(3):
+        part = shared.assemble(layout, rank, 3)
+        for a, b in zip(dataclasses.astuple(whole), dataclasses.astuple(part), strict=True):
+            assert (a[rank::3] == b).all()
+
+
+@pytest.mark.parametrize("kind", ["mono", "bitext"])
+def test_a_loaded_state_goes_on_where_it_was_saved(shards, kind):
+    own = mixture(shards, kind)
+    for _ in range(20):
+        own.next_layout()
+    state = own.state()
+    expected = [own.assemble(own.next_layout()) for _ in range(8)]
+    again = mixture(shards, kind)
+    again.load_state(state)
+    for rows in expected:
+        for a, b in zip(
+            dataclasses.astuple(rows), dataclasses.astuple(again.assemble(again.next_layout())), strict=True
+        ):
+            assert (a == b).all()
+
+
+def test_streams_are_drawn_by_the_plan(shards):
+    own = mixture(shards, "mono")
+    drawn = np.bincount(own.draw(20_000)[:, 0]) / 20_000
+    assert np.abs(drawn - [0.5, 0.3, 0.2]).max() < 0.01
+
+
+def test_another_epoch_is_another_order(shards):
+    stream = Stream(sources(shards, "bitext")[0], 24, seed=1)
+    first, second = stream.take(120), stream.take(120)
+    assert sorted(map(tuple, first[:, :2].tolist())) == sorted(map(tuple, second[:, :2].tolist()))
+    assert (first[:, :2] != second[:, :2]).any() and not set(first[:, 3]) & set(second[:, 3])
+
+
+# ---- selection and corruption ----
+
+
+def selected_documents(own: Mixture, steps: int, rate: float = 0.15) -> dict[tuple, tuple]:
+    """document -> (selected offsets, tokens as the encoder sees them), over some steps."""
+    found = {}
+    for _ in range(steps):
+        rows = own.assemble(own.next_layout())
+        selected = select(rows, rate, "tlm", VOCABULARY)
+        seen = corrupt(rows, selected, MaskSpec(rate), "tlm", VOCABULARY)
+        for r in range(len(rows.tokens)):
+            for number in range(rows.document[r].max() + 1):
+                inside = rows.document[r] == number
+                key = int(rows.key[r][inside][0])
+                found[key] = (tuple(selected[r][inside].tolist()), tuple(seen[r][inside].tolist()))
+    return found
+
+
+def test_packing_changes_neither_selection_nor_corruption(shards):
+    packed = selected_documents(mixture(shards, "bitext", row_length=48), 6)
+    alone = selected_documents(mixture(shards, "bitext", row_length=48, packing=False), 24)
+    common = packed.keys() & alone.keys()
+    assert len(common) > 50
+    assert all(packed[key] == alone[key] for key in common)
+
+
+def test_selection_counts_round_stochastically_and_never_hit_specials(shards):
+    own = mixture(shards, "mono", rows=64)
+    expected = counted = 0.0
+    for _ in range(40):
+        rows = own.assemble(own.next_layout())
+        selected = select(rows, 0.15, "mmlm", VOCABULARY)
+        assert (rows.tokens[selected] >= FIRST_PIECE).all()
+        ordinary = (rows.tokens >= FIRST_PIECE).sum(1)
+        picked = selected.sum(1)
+        assert (picked >= np.maximum(1, np.floor(0.15 * ordinary))).all()
+        assert (picked <= np.maximum(1, np.floor(0.15 * ordinary) + 1)).all()
+        enough = ordinary >= 7  # below, the "at least one" rule adds
+        expected += 0.15 * ordinary[enough].sum()
+        counted += picked[enough].sum()
+    assert abs(counted / expected - 1) < 0.02
+
+
+def test_corruption_is_80_10_10(shards):
+    own = mixture(shards, "mono", rows=64)
+    spec = MaskSpec()
+    masked = same = other = 0
+    for _ in range(60):
+        rows = own.assemble(own.next_layout())
+        selected = select(rows, spec.rate, "mmlm", VOCABULARY)
+        seen = corrupt(rows, selected, spec, "mmlm", VOCABULARY)
+        assert (seen[~selected] == rows.tokens[~selected]).all()
+        was, now = rows.tokens[selected], seen[selected]
+        assert ((now >= FIRST_PIECE) & (now < VOCABULARY)).all()
+        masked += (now == VOCABULARY - 1).sum()
+        same += (now == was).sum()
+        other += ((now != was) & (now != VOCABULARY - 1)).sum()
+    n = masked + same + other
+    pieces = VOCABULARY - 1 - FIRST_PIECE
+    shares = np.array([0.8, 0.1 + 0.1 / pieces, 0.1 - 0.1 / pieces])
+    chi2 = ((np.array([masked, same, other]) - n * shares) ** 2 / (n * shares)).sum()
+    assert chi2 < 13.8  # p = 0.001 with two degrees of freedom
+
+
+def test_selection_differs_between_epochs_seeds_and_objectives(shards):
+    own, other_seed = mixture(shards, "mono"), mixture(shards, "mono", seed=4)
+    rows = own.assemble(own.next_layout())
+    assert (select(rows, 0.5, "mmlm", VOCABULARY) != select(rows, 0.5, "tlm", VOCABULARY)).any()
+    assert not set(rows.key.ravel()) & (set(other_seed.assemble(other_seed.next_layout()).key.ravel()) - {0})
+
+
+def test_mask_shares_must_sum_to_one():
+    with pytest.raises(UserError, match="sum to 1"):
+        MaskSpec(mask=0.9)
+
+
+def test_an_empty_source_is_named(tmp_path):
+    write_sentences(tmp_path / "0.json", "mono", 1, 1)
+    from engine.shards import write_shard
+
+    empty = tmp_path / "1.json"
+    write_shard(empty, [], "mono", VOCABULARY, "test", "test")
+    with pytest.raises(UserError, match=r"1\.json: no sentence to train on"):
+        Stream(Source("mono", "cc-100", "de", 1.0, (empty,)), 24, 1)
