@@ -23,7 +23,7 @@ from textfilters import normalise
 LEAST_RECALL, MOST_LOST = 0.95, 0.01
 # A test sentence of fewer words or letters is only looked for as a whole line: "Yes." inside a line is no
 # leak. A wide letter (Chinese, Japanese) counts as two.
-INSIDE_WORDS, INSIDE_LETTERS = 3, 14
+INSIDE_WORDS, INSIDE_LETTERS = 3, 12
 
 
 def plain(text: str) -> str:
