@@ -80,6 +80,6 @@ rule pretrain:
         processes=pretrain_processes,
         shards=shards_root,
     shell:
-        "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run {input.run} --plan {input.plan} "
+        "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
         "--shards {params.shards} --vocabulary {input.vocabulary} --seed {wildcards.seed} --threads {threads} "
         "--world-size {params.processes} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"

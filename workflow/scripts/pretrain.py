@@ -200,10 +200,10 @@ def is_whole(line: str) -> bool:
 def pretrain(arguments: argparse.Namespace) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
-    run = load_run(arguments.run)
+    run = load_run(arguments.run_file)
     tokenizer = Tokenizer(arguments.vocabulary)
     vocabulary_sha256 = file_sha256(arguments.vocabulary)
-    run = fill_in(run, tokenizer.vocabulary_size, arguments.run)
+    run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     sources, data_hash = read_plan(arguments.plan, arguments.shards)
     seed = arguments.seed
 
@@ -361,7 +361,7 @@ def print_plan(run: RunConfig, model: nn.Module, mixtures: list[Mixture], ranks:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, required=True, help="resolved run (resolve_run.py writes it)")
+    parser.add_argument("--run-file", type=Path, required=True, help="resolved run (resolve_run.py writes it)")
     parser.add_argument("--plan", type=Path, required=True, help="sampling plan of this run (plan_sampling.py)")
     parser.add_argument("--shards", type=Path, required=True, help="folder of encoded shards")
     parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model")

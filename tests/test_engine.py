@@ -1,0 +1,222 @@
+import pytest
+import torch
+
+from engine.attention_rules import full
+from engine.checkpoint import describe_model, load_encoder, save_weights
+from engine.config import ObjectiveConfig, build, load_run
+from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
+from engine.objectives import OBJECTIVES, mlm
+from engine.optim import learning_rate, parameter_groups
+from errors import UserError
+from pretrain import PretrainingModel, micro_batches
+from small_corpus import LANGUAGES, VOCABULARY
+from test_data import mixture, shards  # noqa: F401  (a fixture)
+
+CONFIG = ModelConfig(3, 16, 2, 32, 60, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.2)
+
+
+@pytest.fixture()
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_the_encoder_is_torchs_post_ln_encoder():
+    torch.manual_seed(0)
+    own = Encoder(CONFIG).eval()
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", 1e-5, batch_first=True, norm_first=False)
+    theirs = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
+    names = {
+        "self_attn.in_proj_weight": "attention.query_key_value.weight",
+        "self_attn.in_proj_bias": "attention.query_key_value.bias",
+        "self_attn.out_proj.weight": "attention.output.weight",
+        "self_attn.out_proj.bias": "attention.output.bias",
+        "linear1.weight": "up.weight",
+        "linear1.bias": "up.bias",
+        "linear2.weight": "down.weight",
+        "linear2.bias": "down.bias",
+        "norm1.weight": "attention_norm.weight",
+        "norm1.bias": "attention_norm.bias",
+        "norm2.weight": "ffn_norm.weight",
+        "norm2.bias": "ffn_norm.bias",
+    }
+    for ours, their in zip(own.blocks, theirs.layers, strict=True):
+        state = ours.state_dict()
+        their.load_state_dict({name: state[mine] for name, mine in names.items()})
+    tokens = torch.randint(4, VOCABULARY, (3, 11))
+    real = torch.arange(11)[None] < torch.tensor([[11], [4], [7]])
+    states = own(tokens, mask=real, all_layers=True)
+    with torch.no_grad():
+        expected = theirs(states[0], src_key_padding_mask=~real)
+    assert (states[-1] - expected)[real].abs().max() <= 1e-5
+
+
+def batches_of(own, objective: str, device_rows: int):
+    spec = ObjectiveConfig(objective)
+    return list(micro_batches(own.assemble(own.next_layout()), spec, device_rows, VOCABULARY, torch.device("cpu")))
+
+
+def test_a_document_never_sees_its_neighbours(shards, double):  # noqa: F811
+    """The gradient of one document's states with respect to another document's embeddings is exactly zero."""
+    torch.manual_seed(1)
+    encoder = Encoder(CONFIG).eval()
+    [batch] = batches_of(mixture(shards, "bitext", row_length=48), "tlm", 99)
+    embedded = []
+    encoder.embedding_norm.register_forward_hook(lambda m, i, out: embedded.append(out.requires_grad_()) or out)
+    states = encoder(batch.tokens, batch.fields.position, batch.mask)
+    first = batch.fields.document == 0
+    (gradient,) = torch.autograd.grad(states[first].square().sum(), embedded[0])
+    assert (gradient[first] != 0).any()
+    assert (gradient[~first] == 0).all()
+    assert torch.isfinite(states).all()  # rows of padding alone give no NaN
+
+
+def test_packed_rows_give_the_loss_of_unpacked_rows(shards, double):  # noqa: F811
+    torch.manual_seed(1)
+    model = PretrainingModel(CONFIG).eval()
+    losses = []
+    for packing in (True, False):
+        own = mixture(shards, "bitext", row_length=48, rows=8 if packing else 24, packing=packing)
+        losses.append({})
+        for _ in range(4 if packing else 12):
+            rows = own.assemble(own.next_layout())
+            for batch in micro_batches(rows, ObjectiveConfig("tlm"), 99, VOCABULARY, torch.device("cpu")):
+                states = model.encoder(batch.tokens, batch.fields.position, batch.mask).flatten(0, 1)[batch.selected]
+                logits = model.mlm_head(states, model.encoder.tokens.weight)
+                each = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="none").tolist()
+                width = batch.tokens.shape[1]
+                for loss, place in zip(each, batch.selected.tolist(), strict=True):
+                    r, c = divmod(place, width)
+                    losses[-1][int(rows.key[r, c]), int(rows.offset[r, c])] = loss
+    common = losses[0].keys() & losses[1].keys()
+    assert len(common) > 100
+    assert max(abs(losses[0][key] - losses[1][key]) for key in common) < 1e-12
+
+
+def test_tlm_masks_see_the_other_side(shards, double):  # noqa: F811
+    torch.manual_seed(1)
+    model = PretrainingModel(CONFIG).eval()
+    [batch] = batches_of(mixture(shards, "bitext", packing=False), "tlm", 99)
+    embedded = []
+    model.encoder.embedding_norm.register_forward_hook(lambda m, i, out: embedded.append(out.requires_grad_()) or out)
+    states = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    chosen = batch.selected[0]
+    (gradient,) = torch.autograd.grad(states.flatten(0, 1)[chosen].square().sum(), embedded[0])
+    r, c = divmod(int(chosen), batch.tokens.shape[1])
+    other = (batch.fields.document[r] == 0) & (batch.fields.side[r] != batch.fields.side[r, c])
+    assert (gradient[r][other].abs().sum(-1) > 0).all()
+
+
+def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards, double):  # noqa: F811
+    torch.manual_seed(2)
+    model = PretrainingModel(CONFIG).eval()
+    [batch] = batches_of(mixture(shards, "mono"), "mmlm", 99)
+    loss = mlm.masked_lm_loss(model, batch)
+    states = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    head = model.mlm_head
+    hidden = torch.nn.functional.gelu(states @ head.dense.weight.T + head.dense.bias)
+    hidden = (hidden - hidden.mean(-1, keepdim=True)) / (hidden.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    probabilities = (hidden @ model.encoder.tokens.weight.T + head.bias).softmax(-1).flatten(0, 1)
+    by_hand = -sum(
+        probabilities[place, target].log()
+        for place, target in zip(batch.selected.tolist(), batch.targets.tolist(), strict=True)
+    )
+    assert loss.count == len(batch.targets) == int(batch.fields.selected.sum())
+    assert float(loss.total.detach()) == pytest.approx(float(by_hand.detach()), rel=1e-6)  # the engine sums in fp32
+
+
+def test_chunked_loss_equals_the_loss_in_one_piece(shards, double, monkeypatch):  # noqa: F811
+    torch.manual_seed(2)
+    model = PretrainingModel(CONFIG)
+    [batch] = batches_of(mixture(shards, "mono"), "mmlm", 99)
+    gradients = []
+    for chunk in (4096, 5):
+        monkeypatch.setattr(mlm, "CHUNK", chunk)
+        model.zero_grad()
+        loss = mlm.masked_lm_loss(model, batch)
+        loss.total.backward()
+        gradients.append([float(loss.total.detach()), *(p.grad.clone() for p in model.parameters())])
+    for a, b in zip(*gradients, strict=True):
+        assert torch.allclose(torch.as_tensor(a), torch.as_tensor(b), rtol=1e-10, atol=1e-12)
+
+
+def test_weights_describe_themselves_and_are_equal_bytes(tmp_path):
+    torch.manual_seed(0)
+    model = PretrainingModel(CONFIG)
+    metadata = {"model": describe_model(CONFIG), "run": "x", **{f"key{i}": str(i) for i in range(20)}}
+    for name in ("a", "b"):
+        save_weights(tmp_path / name, model, metadata)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    encoder, found = load_encoder(tmp_path / "a")
+    assert found["run"] == "x" and encoder.config == CONFIG
+    for ours, theirs in zip(model.encoder.parameters(), encoder.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    (tmp_path / "cut").write_bytes((tmp_path / "a").read_bytes()[:-10])
+    with pytest.raises(UserError, match="cut: not a whole safetensors file"):
+        load_encoder(tmp_path / "cut")
+    with pytest.raises(UserError, match="no such weights file"):
+        load_encoder(tmp_path / "nowhere")
+
+
+def test_learning_rate_peaks_at_the_end_of_the_warm_up_and_ends_at_zero():
+    rates = [learning_rate(step, 2.0, 10, 100) for step in range(1, 101)]
+    assert rates[0] == 0.2 and rates[9] == 2.0 == max(rates) and rates[-1] == 0
+    assert rates[54] == pytest.approx(1.0)
+    assert learning_rate(1, 2.0, 0, 10) == pytest.approx(1.8)
+
+
+def test_no_decay_on_biases_and_layer_norms():
+    model = PretrainingModel(CONFIG)
+    decayed, plain = parameter_groups(model, 0.01)
+    assert plain["weight_decay"] == 0 and all(p.dim() == 1 for p in plain["params"])
+    assert all(p.dim() == 2 for p in decayed["params"])
+    assert sum(p.numel() for g in (decayed, plain) for p in g["params"]) == sum(p.numel() for p in model.parameters())
+
+
+def test_every_objective_says_what_it_reads():
+    for name, objective in OBJECTIVES.items():
+        assert objective.data in ("mono", "bitext"), name
+    assert OBJECTIVES["mmlm"].rule is full
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"wrong": 1}, "unknown key wrong"),
+        ({"model": {"layers": "two"}}, r"model\.layers: expected int"),
+        ({"model": {"heads": 3}}, r"model\.heads: 3 does not divide"),
+        ({"objectives": [{"name": "nothing"}]}, "`nothing` is unknown to the engine; known: mmlm, tlm"),
+        (
+            {"objectives": [{"name": "mmlm", "row_length": 99}]},
+            r"rows of 99 tokens need model\.positions >= 101, not 34",
+        ),
+        ({"objectives": [{"name": "mmlm", "mask": {"rate": 2}}]}, r"mask\.rate"),
+        ({"schedule": {"warmup_steps": 99}}, r"warmup_steps: 99 is not between 0 and steps"),
+        ({"precision": "fp8"}, "precision: `fp8` is unknown"),
+        ({"batch": {"rows": True}}, r"batch\.rows: expected int"),
+    ],
+)
+def test_a_wrong_run_is_named(tmp_path, change, message):
+    from small_corpus import write_run
+
+    write_run(tmp_path / "run.yaml", **change)
+    with pytest.raises(UserError, match=message) as raised:
+        load_run(tmp_path / "run.yaml")
+    assert "run.yaml" in str(raised.value)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(UserError, match=r"key model\.layers is missing"):
+        build(ModelConfig, {"width": 4}, "model")
+
+
+def test_the_head_has_no_table_of_its_own():
+    assert {name for name, _ in MaskedLanguageModelHead(CONFIG).named_parameters()} == {
+        "dense.weight",
+        "dense.bias",
+        "norm.weight",
+        "norm.bias",
+        "bias",
+    }
+    assert len(LANGUAGES) == 3

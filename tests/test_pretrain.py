@@ -1,0 +1,234 @@
+"""The training loop as users run it: killed, resumed, spread over processes, cut into smaller forward passes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file
+
+from engine.shards import read_manifest, sha256_of
+from small_corpus import VOCABULARY, write_corpus, write_plan, write_run
+
+SCRIPT = Path(__file__).resolve().parent.parent / "workflow" / "scripts" / "pretrain.py"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    text = " ".join(chr(97 + i) * 2 for i in range(26))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([text] * 20),
+        model_prefix=str(folder / "spm"),
+        vocab_size=VOCABULARY - 2,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        model_type="char",
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model")).get_piece_size()
+    write_corpus(folder / "shards")
+    sha = sha256_of(folder / "spm.model")
+    for manifest in (folder / "shards").rglob("*.json"):
+        content = read_manifest(manifest) | {"vocabulary_sha256": sha, "vocabulary_size": pieces + 2}
+        manifest.write_text(json.dumps(content))
+        tokens = manifest.with_suffix(".tokens.bin")
+        ids = torch.frombuffer(bytearray(tokens.read_bytes()), dtype=torch.uint16).to(torch.int64)
+        ids = 4 + (ids - 4) % (pieces - 4)  # into the range of the little vocabulary
+        tokens.write_bytes(ids.to(torch.uint16).numpy().tobytes())
+    write_plan(folder / "plan.tsv")
+    return folder
+
+
+def command(corpus: Path, folder: Path, *extra: str, launcher: tuple[str, ...] = (sys.executable,)) -> list[str]:
+    paths = {
+        "--run-file": folder / "run.yaml",
+        "--plan": corpus / "plan.tsv",
+        "--shards": corpus / "shards",
+        "--vocabulary": corpus / "spm.model",
+        "--out": folder / "model.safetensors",
+        "--log-json": folder / "train.jsonl",
+        "--cost": folder / "cost.json",
+    }
+    arguments = [str(part) for pair in paths.items() for part in pair]
+    return [*launcher, str(SCRIPT), *arguments, "--seed", "1", *extra]
+
+
+def train(corpus: Path, folder: Path, **options) -> subprocess.CompletedProcess:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(corpus, folder, **options), capture_output=True, text=True, env=environment, timeout=300
+    )
+
+
+def trained(corpus: Path, folder: Path, **changes) -> dict[str, torch.Tensor]:
+    folder.mkdir(exist_ok=True)
+    write_run(folder / "run.yaml", **changes)
+    done = train(corpus, folder)
+    assert done.returncode == 0, done.stderr
+    return load_file(folder / "model.safetensors")
+
+
+def losses(folder: Path) -> list[float]:
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows for name in ("mmlm/loss", "tlm/loss")]
+
+
+def test_same_seed_same_bytes_and_a_complete_record(corpus, tmp_path):
+    for name in ("a", "b"):
+        trained(corpus, tmp_path / name, steps=20)
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "a/train.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 10, 20]
+    assert rows[-1]["tlm/loss"] < rows[0]["tlm/loss"]
+    cost = json.loads((tmp_path / "a/cost.json").read_text())
+    assert cost["tokens"] > 0 and cost["flops"] > 0 and cost["steps"] == 20
+    assert not (tmp_path / "a/state").exists() or not list((tmp_path / "a/state").iterdir())
+
+
+def test_device_rows_do_not_change_the_loss(corpus, tmp_path):
+    for device_rows in (8, 4, 2, 1):
+        trained(corpus, tmp_path / str(device_rows), steps=20, batch={"device_rows": device_rows})
+    whole = losses(tmp_path / "8")
+    for device_rows in (4, 2, 1):
+        assert losses(tmp_path / str(device_rows)) == pytest.approx(whole, abs=1e-5)
+
+
+def test_two_processes_equal_one(corpus, tmp_path):
+    trained(corpus, tmp_path / "one", steps=20)
+    folder = tmp_path / "two"
+    folder.mkdir()
+    write_run(folder / "run.yaml", steps=20)
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = subprocess.run(
+        command(corpus, folder, "--world-size", "2", launcher=launcher),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert losses(folder) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
+
+
+def test_a_wrong_number_of_processes_stops_before_the_first_step(corpus, tmp_path):
+    write_run(tmp_path / "run.yaml")
+    done = subprocess.run(command(corpus, tmp_path, "--world-size", "2"), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "asked for 2 processes but 1 were started" in done.stderr
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
+    """kill -9 while loading, training, saving or finishing; the last weights are those of an undisturbed run."""
+    changes = {"steps": 400, "checkpoint": {"every_steps": 7}, "model": {"dropout": 0.1}}
+    expected = trained(corpus, tmp_path / "whole", **changes)
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    write_run(folder / "run.yaml", **changes)
+    rng = random.Random(7)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    reached = []
+    for _ in range(20):
+        process = subprocess.Popen(command(corpus, folder), stderr=subprocess.PIPE, text=True, env=environment)
+        for line in process.stderr:  # the imports are over: from here on every moment counts
+            if line.startswith("run test"):
+                break
+        time.sleep(rng.uniform(0, 0.5))
+        process.kill()
+        process.wait()
+        reached.append(max((int(p.stem.split("-")[1]) for p in folder.rglob("step-*.pt")), default=0))
+    assert len(set(reached)) > 3 and reached == sorted(reached), reached
+    done = train(corpus, folder)
+    assert done.returncode == 0, done.stderr
+    found = load_file(folder / "model.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    log = [json.loads(line)["step"] for line in (folder / "train.jsonl").read_text().splitlines()]
+    assert log == [1, *range(10, 401, 10)]
+
+
+def test_sigterm_saves_and_says_so(corpus, tmp_path):
+    write_run(tmp_path / "run.yaml", steps=100_000, checkpoint={"every_steps": 100_000})
+    process = subprocess.Popen(command(corpus, tmp_path), stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("run test"):
+            break
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "told to stop: saved step" in rest
+    assert list(tmp_path.rglob("step-*.pt"))
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(corpus, tmp_path):
+    expected = trained(corpus, tmp_path / "whole", steps=12)
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    write_run(folder / "run.yaml", steps=12)
+    # stop before the end, with checkpoints of steps 6 and 9 on disk
+    code = (
+        "import sys, pretrain; from engine import optim\n"
+        "rate = pretrain.learning_rate\n"
+        "def fail(step, *rest):\n    if step == 11: sys.exit(9)\n    return rate(step, *rest)\n"
+        "pretrain.learning_rate = fail; sys.argv = sys.argv[1:]; pretrain.run_main(pretrain.main)"
+    )
+    arguments = command(corpus, folder)[1:]
+    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parent), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+    newest = max(folder.rglob("step-*.pt"))
+    newest.write_bytes(newest.read_bytes()[:1000])
+    done = train(corpus, folder)
+    assert done.returncode == 0 and "cannot be read" in done.stderr and "continuing after step 6" in done.stderr
+    found = load_file(folder / "model.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_changed_run_never_continues_an_old_one(corpus, tmp_path):
+    write_run(tmp_path / "run.yaml", steps=100_000, checkpoint={"every_steps": 5})
+    process = subprocess.Popen(command(corpus, tmp_path), stderr=subprocess.DEVNULL)
+    while not list(tmp_path.rglob("step-*.pt")):
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    write_run(tmp_path / "run.yaml", steps=8)
+    done = train(corpus, tmp_path)
+    assert done.returncode == 0 and "continuing" not in done.stderr
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step(corpus, tmp_path):
+    write_run(tmp_path / "run.yaml", steps=50, optimizer={"peak_lr": 1.0e30, "clip": 1.0e30})
+    done = train(corpus, tmp_path)
+    assert done.returncode == 2
+    assert "is not finite" in done.stderr and "step " in done.stderr and "peak_lr" in done.stderr
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_an_objective_without_data_and_missing_shards_are_named(corpus, tmp_path):
+    write_run(tmp_path / "run.yaml")
+    plan = (corpus / "plan.tsv").read_text().splitlines()
+    only_mono = tmp_path / "mono.tsv"
+    only_mono.write_text("\n".join(line for line in plan if not line.startswith("bitext")) + "\n")
+    arguments = [str(only_mono) if part == str(corpus / "plan.tsv") else part for part in command(corpus, tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 2 and "objective tlm needs bitext data" in done.stderr
+    only_mono.write_text(plan[0] + "\nmono\tcc-100\tfr\t1\t1\t1\t1\n")
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 2 and "cc-100/fr: no shards" in done.stderr
+
+
+def test_zero_steps_write_the_initialisation(corpus, tmp_path):
+    trained(corpus, tmp_path / "a", steps=0, objectives=[], schedule={"steps": 0, "warmup_steps": 0})
+    cost = json.loads((tmp_path / "a/cost.json").read_text())
+    assert cost["tokens"] == 0 and (tmp_path / "a/train.jsonl").read_text() == ""
