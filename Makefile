@@ -32,7 +32,7 @@ test: lint
 lint: setup
 	ruff check workflow tests
 	ruff format --check workflow tests
-	snakefmt --check workflow
+	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 setup: $(STAMP)

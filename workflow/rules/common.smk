@@ -6,7 +6,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
+sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
 import plan
 from errors import UserError

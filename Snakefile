@@ -1,0 +1,46 @@
+# Parallax: from downloads to regenerated tables. This file is the table of contents; `snakemake --list` names the targets.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+# The default target: every selected table and figure, in one document that compiles.
+rule tables:
+    input:
+        "results/tables/all.tex",
+
+
+include: "workflow/rules/sources.smk"
+include: "workflow/rules/corpus.smk"
+include: "workflow/rules/vocabulary.smk"
+include: "workflow/rules/pretrain.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+# Everything that pre-training reads, for every run that a table asks for.
+rule data:
+    input:
+        data_outputs(),
+
+
+rule models:
+    input:
+        pretrain_outputs(),
+
+
+rule scores:
+    input:
+        f"results/{SCALE}/scores.tsv",
+
+
+# What the cleaning rules caught and missed; only the generated world has a gold list of its dirt.
+rule cleaning:
+    input:
+        f"results/{SCALE}/corpus/cleaning-report.json",
