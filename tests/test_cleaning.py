@@ -136,6 +136,15 @@ def test_lines_without_words(lines: list[str]) -> None:
     assert not tf.leaked(words, np.array([[1, 3, 0]], np.uint64)).any()
 
 
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 18])
+def test_only_a_line_feed_ends_a_line_wherever_blocks_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("corpusio._BLOCK", block)
+    (tmp_path / "x.txt").write_bytes("a\r\n\nü\u2028b\r\n\x0cc\xff".encode("utf-8")[:-2] + b"\xff\n\nlast\r")
+    assert list(read_lines(tmp_path / "x.txt")) == ["a", "", "ü\u2028b", "\x0cc\ufffd", "", "last"]
+
+
 # Filters: just inside and just outside of each threshold
 
 

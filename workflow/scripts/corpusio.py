@@ -28,6 +28,7 @@ from errors import UserError
 
 PLACE_BITS = 40
 ZSTD_LEVEL = 3
+_BLOCK = 1 << 18  # characters read at once
 
 _BROKEN = (lzma.LZMAError, EOFError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error)
 
@@ -61,10 +62,19 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """
     path = Path(path)
     number = 0
+    rest = ""
     try:
         with _open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="\n") as text:
-            for number, line in enumerate(text, start=1):  # noqa: B007 - the number goes into the message
-                yield line.rstrip("\r\n")
+            # blocks, because reading line by line takes a fifth of the time of encoding
+            while block := text.read(_BLOCK):
+                block = rest + block
+                *lines, rest = block.split("\n")
+                if "\r" in block:
+                    lines = [line.rstrip("\r") for line in lines]
+                yield from lines
+                number += len(lines)
+        if rest:
+            yield rest.rstrip("\r")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
     except _BROKEN as error:

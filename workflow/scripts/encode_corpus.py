@@ -12,7 +12,8 @@ from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, writ
 from engine.tokenizer import UNK, Tokenizer
 from errors import UserError, run_main
 
-_BATCH = 8192  # sentences encoded at once
+_BATCH = 2048  # sentences encoded at once; more fall out of the processor's cache, and are slower
+_LONG = 80  # characters of an average sentence
 
 
 def read_mono(path: Path) -> Iterator[tuple[list[str], list[int]]]:
@@ -50,10 +51,14 @@ def read_bitext(path: Path) -> Iterator[tuple[list[str], list[int]]]:
 
 def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Model ids (T,) of all sentences and their lengths (S,)."""
-    # one buffer per sentence: lists of Python integers would take longer than the encoding
-    pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy")
+    # Of SentencePiece's two forms of result, lists cost more per token and arrays more per sentence.
+    long = sum(map(len, sentences)) > _LONG * len(sentences)
+    pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy" if long else int)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    ids = np.concatenate([np.zeros(0, np.int32), *pieces])
+    if long:
+        ids = np.concatenate(pieces)
+    else:
+        ids = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
     ids += 1  # the layout of XLM-R: piece id + 1, and <unk> is no piece of text
     ids[ids == 1] = UNK
     return ids.astype(token_dtype(tokenizer.vocabulary_size)), lengths
