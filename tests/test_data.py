@@ -43,9 +43,13 @@ def documents(rows: Rows) -> list[tuple]:
 
 
 def test_blocks_are_whole_sentences_until_the_next_does_not_fit():
-    assert block_bounds(np.array([3, 3, 3, 3]), row_length=9).tolist() == [0, 2, 4]  # 1 + 4 + 4 = 9
-    assert block_bounds(np.array([3, 3, 3, 3]), row_length=8).tolist() == [0, 1, 2, 3, 4]
-    assert block_bounds(np.array([50, 2, 2]), row_length=8).tolist() == [0, 1, 3]  # too long alone: a block of its own
+    assert block_bounds(np.array([3, 3, 3, 3]), block_length=9).tolist() == [0, 2, 4]  # 1 + 4 + 4 = 9
+    assert block_bounds(np.array([3, 3, 3, 3]), block_length=8).tolist() == [0, 1, 2, 3, 4]
+    assert block_bounds(np.array([50, 2, 2]), block_length=8).tolist() == [
+        0,
+        1,
+        3,
+    ]  # too long alone: a block of its own
 
 
 def test_mono_rows_are_sentences_between_their_marks(shards):
@@ -63,6 +67,16 @@ def test_mono_rows_are_sentences_between_their_marks(shards):
         assert (rows.tokens[i][len(expected) :] == PAD).all()
         assert (rows.position[i][: len(expected)] == np.arange(2, 2 + len(expected))).all()
         assert set(rows.language[i][: len(expected)]) == {LANGUAGES.index(stream.source.name)}
+
+
+def test_short_blocks_share_a_row(shards):
+    own = mixture(shards, "mono", row_length=48, block_length=12)
+    rows = own.assemble(own.next_layout())
+    assert rows.document.max() >= 2
+    for document in documents(rows):
+        tokens, position = document[0], document[2]
+        assert tokens[0] == BOS and tokens[-1] == EOS and len(tokens) <= 12
+        assert position == tuple(range(2, 2 + len(tokens)))
 
 
 @pytest.mark.parametrize("separators", [1, 2])

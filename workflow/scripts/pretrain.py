@@ -83,6 +83,7 @@ def build_mixture(
         pair_separators=objective.pair_separators,
         reset_positions=objective.reset_positions,
         packing=objective.packing,
+        block_length=objective.block_length,
         vocabulary_sha256=vocabulary_sha256,
     )
 

@@ -25,7 +25,8 @@ class ObjectiveConfig:
     reset_positions: bool = False  # XLM numbers the second side from the start again
     rows: int | None = None  # in place of batch.rows
     row_length: int | None = None
-    packing: bool = True  # several pairs in one row
+    block_length: int | None = None  # of monolingual text, in tokens; None: the whole row
+    packing: bool = True  # several pairs (or blocks shorter than a row) in one row
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """From shards to the rows of one training step, the same for any number of ranks, workers and interruptions.
 
-1. A Stream walks one language (blocks of whole sentences that fill a row) or one language pair (pairs), in a new seeded
-   order each epoch. Its place is three integers.
+1. A Stream walks one language (blocks of whole sentences, as long as a row or shorter) or one language pair (pairs), in
+   a new seeded order each epoch. Its place is three integers.
 2. A Mixture draws streams with the probabilities q of the sampling plan. Step s draws the same items whoever asks.
 3. Packing lays items into rows (first the longest); what finds no room waits for the next step.
 4. Assembly turns the items of the rows that this rank owns into arrays.
@@ -57,8 +57,8 @@ class Rows:
 class Stream:
     """The items of one source, shuffled anew each epoch: shards in a random order, items in a random order within."""
 
-    def __init__(self, source: Source, row_length: int, seed: int, vocabulary_sha256: str | None = None):
-        self.source, self.row_length, self.seed = source, row_length, seed
+    def __init__(self, source: Source, block_length: int, seed: int, vocabulary_sha256: str | None = None):
+        self.source, self.block_length, self.seed = source, block_length, seed
         self.shards: list[Shards] = [open_shards([path], vocabulary_sha256) for path in source.manifests]
         self.key = stable_hash("stream", source.kind, source.corpus, source.name)
         self.epoch, self.shard_rank, self.offset = 0, 0, 0
@@ -80,7 +80,7 @@ class Stream:
             if self.source.kind == "bitext":
                 self.items[shard] = shards.document_offsets()
             else:
-                self.items[shard] = block_bounds(shards.sentence_lengths(), self.row_length)
+                self.items[shard] = block_bounds(shards.sentence_lengths(), self.block_length)
         return self.items[shard]
 
     def token_offsets(self, shard: int) -> np.ndarray:
@@ -114,13 +114,13 @@ class Stream:
         return np.concatenate(taken) if taken else np.empty((0, 4), np.int64)
 
 
-def block_bounds(lengths: np.ndarray, row_length: int) -> np.ndarray:
+def block_bounds(lengths: np.ndarray, block_length: int) -> np.ndarray:
     """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit."""
     ends = np.cumsum(lengths.astype(np.int64) + 1)
     bounds, first, before = [0], 0, 0
     while first < len(ends):
-        last = int(np.searchsorted(ends, before + row_length - 1, side="right"))
-        first = max(last, first + 1)  # a sentence that is too long alone makes a block of its own, cut to the row
+        last = int(np.searchsorted(ends, before + block_length - 1, side="right"))
+        first = max(last, first + 1)  # a sentence that is too long alone makes a block of its own, cut
         before = int(ends[first - 1])
         bounds.append(first)
     return np.asarray(bounds, np.int64)
@@ -151,16 +151,18 @@ class Mixture:
         reset_positions: bool = False,
         swap_sides: bool = True,
         packing: bool = True,
+        block_length: int | None = None,
         vocabulary_sha256: str | None = None,
     ):
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
-        self.streams = [Stream(source, row_length, seed, vocabulary_sha256) for source in sources]
+        self.block_length = block_length or row_length
+        self.streams = [Stream(source, self.block_length, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]
         self.pairs = sources[0].kind == "bitext"
         self.language_ids = [[languages.index(code) for code in source.languages] for source in sources]
         self.pair_separators, self.reset_positions, self.swap_sides = pair_separators, reset_positions, swap_sides
-        self.packing = packing and self.pairs
+        self.packing = packing and (self.pairs or self.block_length < row_length)
         self.drawn = 0  # items so far, over all streams
         self.waiting = np.empty((0, 5), np.int64)  # items without room: stream, then Stream.take's columns
         self.key = stable_hash("mixture", *(f"{s.kind}/{s.corpus}/{s.name}" for s in sources))
@@ -235,7 +237,7 @@ class Mixture:
             first, last = bounds[drawn[mine, 2]], bounds[drawn[mine, 2] + 1]
             offsets = self.streams[stream].token_offsets(int(shard))
             lengths[mine] = offsets[last] - offsets[first] + (last - first) + 1
-        return np.minimum(lengths, self.row_length)
+        return np.minimum(lengths, self.block_length)
 
     def assemble(self, layout: Layout, rank: int = 0, world_size: int = 1) -> Rows:
         """The rows rank, rank + world_size, ... of the layout."""
