@@ -55,10 +55,7 @@ def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tupl
     long = sum(map(len, sentences)) > _LONG * len(sentences)
     pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy" if long else int)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    if long:
-        ids = np.concatenate(pieces)
-    else:
-        ids = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
+    ids = np.concatenate(pieces) if long else np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
     ids += 1  # the layout of XLM-R: piece id + 1, and <unk> is no piece of text
     ids[ids == 1] = UNK
     return ids.astype(token_dtype(tokenizer.vocabulary_size)), lengths
