@@ -297,7 +297,7 @@ def vocabulary_arguments(wildcards, input):
         return f"--given {input.given}"
     return (
         f"--plan {input.plan} --corpus {S}/corpus --size {chosen['size']} --sentences {chosen['sentences']} "
-        f"--character-coverage {chosen['character_coverage']}"
+        f"--character-coverage {chosen['character_coverage']} --algorithm {chosen.get('algorithm', 'unigram')}"
     )
 
 

@@ -369,6 +369,8 @@ def _partial(schema: dict) -> dict:
     kept = {key: value for key, value in schema.items() if key not in ("required", "minProperties")}
     if "properties" in kept:
         kept["properties"] = {key: _partial(value) for key, value in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = _partial(kept["items"])
     return kept
 
 
@@ -378,6 +380,9 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
     for key in ("name", "paper", "kind", "data", "objectives"):
         if key in scale.get("run_overrides", {}):
             raise UserError(f"{shown}, run_overrides.{key}: a scale does not change what a run is; remove the key")
+    for objective, changes in scale.get("objective_overrides", {}).items():
+        _known(objective, OBJECTIVE_DATA, f"{shown}, objective_overrides", "objective")
+        schemas.check({"objectives": [changes]}, "run", f"{shown}, objective_overrides.{objective}", partial=True)
     for task, changes in scale.get("task_overrides", {}).items():
         recipe = {"default": changes.get("recipe", {})}
         schemas.check({"recipes": recipe}, "task", f"{shown}, task_overrides.{task}", partial=True)
@@ -490,6 +495,8 @@ def _resolve_run(config: Config, name: str) -> dict:
     run, scale = config.runs[name], config.scale
     shown = f"config/scales/{config.scale_name}.yaml"
     resolved = deep_merge({key: value for key, value in run.items() if key != "paper"}, scale.get("run_overrides", {}))
+    changes = scale.get("objective_overrides", {})
+    resolved["objectives"] = [deep_merge(own, changes.get(own["name"], {})) for own in run["objectives"]]
     if not run["objectives"]:
         resolved["schedule"] = copy.deepcopy(run["schedule"])
     allowed = scale.get("languages")

@@ -62,7 +62,9 @@ def sample(rows: list[PlanRow], corpus: Path, sentences: int) -> Iterator[str]:
             raise UserError(f"{corpus}/{name}: {seen} lines, the plan says {row.source.size}; plan again")
 
 
-def train(lines: Iterator[str], out: Path, size: int, character_coverage: float = 1.0) -> None:
+def train(
+    lines: Iterator[str], out: Path, size: int, character_coverage: float = 1.0, algorithm: str = "unigram"
+) -> None:
     """Write a SentencePiece model of `size` model ids."""
     import sentencepiece
 
@@ -71,7 +73,7 @@ def train(lines: Iterator[str], out: Path, size: int, character_coverage: float 
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines,
             model_writer=model,
-            model_type="unigram",
+            model_type=algorithm,
             vocab_size=size - SPECIALS,
             character_coverage=character_coverage,
             normalization_rule_name="identity",
@@ -119,6 +121,7 @@ def main() -> None:
     parser.add_argument(
         "--character-coverage", type=float, default=1.0, help="the rest is bytes (default: %(default)s)"
     )
+    parser.add_argument("--algorithm", choices=("unigram", "bpe"), default="unigram", help="default: %(default)s")
     parser.add_argument("--out", type=Path, required=True, help="the model")
     args = parser.parse_args()
     if args.given:
@@ -127,7 +130,8 @@ def main() -> None:
     for name in ("plan", "corpus", "size", "sentences"):
         if getattr(args, name) is None:
             raise UserError(f"--{name}: needed to train a vocabulary (or pass --given)")
-    train(sample(read_plan(args.plan), args.corpus, args.sentences), args.out, args.size, args.character_coverage)
+    lines = sample(read_plan(args.plan), args.corpus, args.sentences)
+    train(lines, args.out, args.size, args.character_coverage, args.algorithm)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ PROFILES = {
     "ur": Profile("Urdu", "indic", script="arabic", order="SOV", adposition="after", article="none", accusative=True),
 }
 UNSPACED_SCRIPTS = ("han", "thai")
-INTERNATIONAL_SHARE = 0.12  # of concepts: one loan word in every language
+INTERNATIONAL_SHARE = 0.05  # of concepts: one loan word in every language
 HOMOGRAPHS = 6  # verbs that share their stem with a noun in every language, so that only context tells the tag
 
 ONSETS = ["p", "t", "k", "b", "d", "g", "m", "n", "s", "r", "l", "v", "f", "z", "h"]
@@ -150,7 +150,7 @@ def build_language(world: World, code: str) -> Language:
         shared = random.Random(f"{world.seed}/root/{concept.name}")
         international = concept.kind == "entity" or shared.random() < INTERNATIONAL_SHARE
         if international:
-            word = syllables(shared, 2 + (concept.kind == "entity"))
+            word = sound_change(syllables(shared, 2 + (concept.kind == "entity")), code, world.seed)
         elif rng.random() < profile.cognates:
             root = random.Random(f"{world.seed}/family/{profile.family}/{concept.name}")
             word = sound_change(syllables(root, 2), code, world.seed)
