@@ -195,6 +195,7 @@ class LanguageIdThresholds:
 @dataclass(frozen=True)
 class DuplicateThresholds:
     shingle_words: int
+    shingle_characters: int
     bands: int
     rows: int
     similarity: float

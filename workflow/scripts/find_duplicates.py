@@ -106,7 +106,9 @@ def hash_shard(
             stores["skeleton"].add(_records(skeleton, places[long], shard, rows[long]), partition_of(skeleton, count))
             if kind == "mono":
                 size = thresholds.bands * thresholds.rows
-                signatures, shingles = minhash(words, starts, thresholds.shingle_words, size)
+                signatures, shingles = minhash(
+                    words, starts, thresholds.shingle_words, thresholds.shingle_characters, size
+                )
                 signatures.tofile(signature_file)
                 large = shingles >= thresholds.smallest_document
                 bands = band_hashes(signatures[large], thresholds.bands, thresholds.rows)  # (D, bands)

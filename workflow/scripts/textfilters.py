@@ -262,17 +262,26 @@ def minhash_constants(count: int) -> tuple[np.ndarray, np.ndarray]:
     return mix(seeds[:count]) | np.uint64(1), mix(seeds[count:])
 
 
-def minhash(words: Words, starts: np.ndarray, shingle_words: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Signatures uint32 (D, count) and number of shingles (D,) of documents that begin at lines `starts`."""
+def minhash(
+    words: Words, starts: np.ndarray, shingle_words: int, shingle_characters: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Signatures uint32 (D, count) and number of shingles (D,) of documents that begin at lines `starts`.
+
+    A shingle is a run of `shingle_words` words, or of `shingle_characters` characters where most words are one letter:
+    two Thai letters in a row say nothing.
+    """
     bounds = np.append(words.offsets[starts], words.offsets[-1])  # (D + 1,)
-    sizes = np.maximum(0, np.diff(bounds) - shingle_words + 1)
+    singles = np.concatenate([[0], np.cumsum(words.lengths == 1)])[bounds]
+    unspaced = 2 * np.diff(singles) > np.diff(bounds)
+    shingle = np.where(unspaced, shingle_characters, shingle_words)  # (D,)
+    sizes = np.maximum(0, np.diff(bounds) - shingle + 1)
     signatures = np.full((len(sizes), count), np.iinfo(np.uint32).max, np.uint32)
     full = np.flatnonzero(sizes)
     if not len(full):
         return signatures, sizes
     begins = np.cumsum(sizes[full]) - sizes[full]
     shingle_starts = np.arange(sizes.sum()) - np.repeat(begins, sizes[full]) + np.repeat(bounds[full], sizes[full])
-    shingles = windows(words).hash(shingle_starts, np.full(len(shingle_starts), shingle_words))
+    shingles = windows(words).hash(shingle_starts, np.repeat(shingle[full], sizes[full]))
     multipliers, additions = minhash_constants(count)
     for i in range(count):
         values = (shingles * multipliers[i] + additions[i]) >> np.uint64(32)
@@ -435,14 +444,17 @@ def long_word(words: Words, longest: int) -> np.ndarray:
 
 
 def repetitive(words: Words, distinct_share: float, at_least: int) -> np.ndarray:
-    """Few different words among many."""
+    """Few different pairs of neighbouring words among many. Single words would not do: Thai has few letters."""
     counts = words.counts
-    line_of = np.repeat(np.arange(len(counts)), counts)
-    order = np.lexsort((words.hashes, line_of))
-    hashes, lines = words.hashes[order], line_of[order]
+    pairs = np.maximum(0, counts - 1)
+    line_of = np.repeat(np.arange(len(counts)), pairs)
+    starts = np.arange(pairs.sum()) + np.repeat(words.offsets[:-1] - (np.cumsum(pairs) - pairs), pairs)
+    hashes = windows(words).hash(starts, np.full(len(starts), 2))
+    order = np.lexsort((hashes, line_of))
+    hashes, lines = hashes[order], line_of[order]
     new = np.append(True, (hashes[1:] != hashes[:-1]) | (lines[1:] != lines[:-1]))[: len(hashes)]
     distinct = np.bincount(lines[new], minlength=len(counts))
-    return (counts >= at_least) & (_share(distinct, counts) < distinct_share)
+    return (counts >= at_least) & (_share(distinct, pairs) < distinct_share)
 
 
 def unequal_lengths(a: np.ndarray, b: np.ndarray, usual_log_ratio: float, ratio: float, slack: int) -> np.ndarray:
