@@ -44,7 +44,7 @@ class Generator:
         self.speakers = {code: Speaker(self.world, build_language(self.world, code)) for code in self.codes}
         self.said: dict[str, set[str]] = {code: set() for code in self.codes}
         self.dirt: list[tuple[str, int, str]] = []
-        self.test_events: list[Event] = []
+        self.test_events: dict[str, list[Event]] = {code: [] for code in self.codes}  # said in which test sets
 
     def rng(self, *purpose: object) -> random.Random:
         return random.Random("/".join(map(str, (self.settings["seed"], *purpose))))
@@ -71,9 +71,10 @@ class Generator:
         self.said[code].add(line)
         return True
 
-    def leaking_events(self) -> list[Event]:
-        """Some evaluation sentences, long enough to be recognised where they leak."""
-        detailed = [event for event in self.test_events if event.object and (event.place or event.adverb)]
+    def leaking_events(self, *codes: str) -> list[Event]:
+        """Some sentences of these languages' evaluation sets, long enough to be recognised where they leak."""
+        common = set(self.test_events[codes[0]]).intersection(*(self.test_events[code] for code in codes[1:]))
+        detailed = [e for e in self.test_events[codes[0]] if e in common and e.object and (e.place or e.adverb)]
         return self.rng("leaks").sample(detailed, min(LEAKING, len(detailed)))
 
     # ---- evaluation sets ----
@@ -91,7 +92,8 @@ class Generator:
                         formats.xnli_row(code, label, say(premise), say(hypothesis), i, GENRES[i % len(GENRES)])
                     )
             members[f"XNLI-1.0/xnli.{split}.tsv"] = "\n".join(rows) + "\n"
-            self.test_events += [event for _, *events in pairs for event in events]
+            for code in self.codes:
+                self.test_events[code] += [event for _, *events in pairs for event in events]
         formats.write_zip(self.path("xnli/1.0"), members)
 
         train = self.inference_pairs("train", sizes["train"], held_out=False)
@@ -128,7 +130,7 @@ class Generator:
                     self.rng("ud", code, split), sizes[split], held_out=split != "train", topical=0.0
                 )
                 if split != "train":
-                    self.test_events += events
+                    self.test_events[code] += events
                 # English is spread over two treebanks, as in the real collection
                 treebanks = ("World", "News") if code == "en" else ("World",)
                 for t, treebank in enumerate(treebanks):
@@ -144,7 +146,8 @@ class Generator:
                 continue
             l3 = self.languages[code].tatoeba
             events = self.fresh_events(self.rng("tatoeba", code), self.settings["tatoeba"], held_out=True, topical=0.0)
-            self.test_events += events
+            for side in (code, "en"):
+                self.test_events[side] += events
             for side, suffix in ((code, l3), ("en", "eng")):
                 say = self.speakers[side].sentence
                 formats.write_lines(self.path(f"tatoeba/{l3}-eng.{suffix}"), (say(event) for event in events))
@@ -163,7 +166,7 @@ class Generator:
                 if other != code
                 for line in rng.sample(long[other], min(200, len(long[other])))
             ]
-            leaks = [self.speakers[code].sentence(event) for event in self.leaking_events()]
+            leaks = [self.speakers[code].sentence(event) for event in self.leaking_events(code)]
             parts = {self.languages[code].cc100[0]: documents}
             if len(self.languages[code].cc100) > 1 and code == "zh":
                 cut = round(len(documents) * (1 - TRADITIONAL_SHARE))
@@ -202,7 +205,7 @@ class Generator:
         for code, corpora in self.settings["bitext"].items():
             first, second = sorted((code, "en"))
             say_first, say_second = self.speakers[first].sentence, self.speakers[second].sentence
-            leaks = [(say_first(event), say_second(event)) for event in self.leaking_events()]
+            leaks = [(say_first(event), say_second(event)) for event in self.leaking_events(code, "en")]
             shares = [self.settings["pairs"] // len(corpora)] * len(corpora)
             for corpus, n in zip(corpora, shares, strict=True):
                 rng = self.rng("bitext", code, corpus)

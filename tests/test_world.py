@@ -1,0 +1,219 @@
+"""The mini-world: exact, reproducible, in the upstream formats, and dirty exactly where it says."""
+
+import lzma
+import random
+import tarfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from build_world import build_world, read_settings
+from errors import UserError
+from world.concepts import Storyteller, build_concepts, document, inference_pair
+from world.dirt import dirty_documents, dirty_pairs
+from world.languages import PROFILES, Speaker, alignment, build_language, detokenise
+from world.languages import UPOS as UPOS_OF
+
+SETTINGS = {
+    "seed": 1,
+    "languages": {"en": 1.0, "de": 0.5, "hi": 0.5, "zh": 0.5},
+    "documents": 60,
+    "sentences_per_document": [4, 8],
+    "bitext": {"de": ["Europarl"], "hi": ["IITB"], "zh": ["MultiUN"]},
+    "pairs": 100,
+    "nli": {"train": 30, "dev": 15, "test": 15},
+    "pos": {"train": 30, "dev": 10, "test": 10},
+    "tatoeba": 30,
+    "dirt": 0.03,
+}
+DATASETS = Path(__file__).resolve().parent.parent / "config" / "datasets.tsv"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("world")
+    build_world(SETTINGS, DATASETS, out)
+    return out
+
+
+def test_one_seed_one_world_another_seed_another(built, tmp_path):
+    build_world(SETTINGS, DATASETS, tmp_path / "same")
+    build_world({**SETTINGS, "seed": 2}, DATASETS, tmp_path / "other")
+    manifest = (built / "MANIFEST.tsv").read_text()
+    assert (tmp_path / "same" / "MANIFEST.tsv").read_text() == manifest
+    sums = {line.split("\t")[0]: line.split("\t")[2] for line in manifest.splitlines()[1:]}
+    others = (tmp_path / "other" / "MANIFEST.tsv").read_text().splitlines()[1:]
+    assert len(others) == len(sums)
+    assert all(sums[line.split("\t")[0]] != line.split("\t")[2] for line in others)
+
+
+def test_no_clean_training_line_holds_an_evaluation_sentence(built):
+    dirty = Counter()
+    lines = {}
+    for row in (built / "gold" / "dirt.tsv").read_text().splitlines()[1:]:
+        name, number, kind = row.split("\t")
+        lines.setdefault(name, {})[int(number)] = kind
+        dirty[kind] += 1
+    assert {"leaked-test", "leaked-test-embedded", "misaligned", "near-duplicate", "wrong-language"} <= dirty.keys()
+    tests = set()
+    with zipfile.ZipFile(built / "dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip") as archive:
+        for name in archive.namelist():
+            for row in archive.read(name).decode().splitlines()[1:]:
+                fields = row.split("\t")
+                tests |= {fields[6], fields[7]} if fields[0] == "en" else set()
+    text = lzma.decompress((built / "data.statmt.org/cc-100/en.txt.xz").read_bytes()).decode().split("\n")
+    planted = lines["data.statmt.org/cc-100/en.txt.xz"]
+    clean = [line for number, line in enumerate(text, 1) if line and number not in planted]
+    assert len(clean) > 200
+    assert not [line for line in clean if any(test in line for test in tests)]
+    [treebank] = built.rglob("ud-treebanks-v2.5.tgz")
+    with tarfile.open(treebank) as treebanks:
+        for name in treebanks.getnames():
+            if "/UD_English" in name and "train" not in name:
+                lines_of = treebanks.extractfile(name).read().decode().splitlines()
+                tests |= {line.removeprefix("# text = ") for line in lines_of if line.startswith("# text = ")}
+    for path in built.rglob("tatoeba.*.eng"):
+        tests |= set(path.read_text().splitlines())
+    embedded = [text[number - 1] for number, kind in planted.items() if kind == "leaked-test-embedded"]
+    assert embedded and all(any(test in line for test in tests) for line in embedded)
+
+
+def test_the_treebank_reads_back(built):
+    [path] = built.rglob("ud-treebanks-v2.5.tgz")
+    with tarfile.open(path) as archive:
+        texts = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
+    found = {Path(name).name for name in texts}
+    assert {"en_world-ud-train.conllu", "en_news-ud-train.conllu", "zh_world-ud-test.conllu"} <= found
+    for text in texts.values():
+        for block in text.strip().split("\n\n"):
+            rows = [line.split("\t") for line in block.split("\n") if not line.startswith("#")]
+            words = [row for row in rows if "-" not in row[0]]
+            assert [row[0] for row in words] == [str(i + 1) for i in range(len(words))]
+            heads = [int(row[6]) for row in words]
+            assert heads.count(0) == 1 and all(0 <= head <= len(words) for head in heads)
+            for start in range(len(words)):  # every word reaches the root
+                at, steps = start + 1, 0
+                while at and steps <= len(words):
+                    at, steps = heads[at - 1], steps + 1
+                assert at == 0
+
+
+@pytest.mark.parametrize("code", sorted(PROFILES))
+def test_every_language_says_every_event_in_its_script(code):
+    world = build_concepts(3)
+    speaker = Speaker(world, build_language(world, code))
+    rng = random.Random(1)
+    profile = PROFILES[code]
+    for event in document(world, rng, 150):
+        tokens = speaker.say(event)
+        text = speaker.sentence(event)
+        assert text == detokenise(tokens)
+        assert (" " in text) == speaker.language.spaced or len(tokens) <= 3
+        forms = "".join(token.form for token in tokens if token.upos not in ("NUM", "PUNCT"))
+        latin = sum("a" <= letter.lower() <= "z" for letter in forms)
+        assert latin == len(forms) if profile.script == "latin" else latin == 0
+        order = [token.source for token in tokens]
+        if event.verb and event.object and not event.adverb:
+            where = [order.index("nsubj/head"), order.index("verb"), order.index("object/head")]
+            expected = {"SVO": [0, 1, 2], "V2": [0, 1, 2], "SOV": [0, 2, 1], "VSO": [1, 0, 2]}[profile.order]
+            assert sorted(where) == [where[i] for i in sorted(range(3), key=lambda i: expected[i])]
+        assert {token.upos for token in tokens} <= {*UPOS_OF.values(), "DET", "ADP", "AUX", "PART", "NUM", "PUNCT"}
+
+
+def test_eight_languages_have_four_scripts_and_three_orders():
+    codes = ["en", "de", "fr", "es", "ru", "hi", "ar", "zh"]
+    assert len({PROFILES[code].script for code in codes}) >= 4
+    assert len({PROFILES[code].order for code in codes}) >= 3
+
+
+def test_some_words_are_noun_and_verb():
+    world = build_concepts(1)
+    stems = build_language(world, "en").stems
+    nouns = {stem for name, stem in stems.items() if name.startswith("noun")}
+    assert sum(stem in nouns for name, stem in stems.items() if name.startswith("verb")) >= 4
+
+
+def test_gold_alignment_links_words_of_equal_meaning():
+    world = build_concepts(1)
+    english, hindi = (Speaker(world, build_language(world, code)) for code in ("en", "hi"))
+    rng = random.Random(2)
+    for event in document(world, rng, 50):
+        a, b = english.say(event), hindi.say(event)
+        links = alignment(a, b)
+        assert ("verb" in {a[i].source for i, _ in links}) == (event.verb is not None or bool(links))
+        for i, j in links:
+            assert a[i].source == b[j].source
+            if a[i].upos in ("NOUN", "VERB", "ADJ", "PROPN"):
+                assert a[i].upos == b[j].upos
+
+
+def test_inference_labels_mean_what_they_say():
+    world = build_concepts(1)
+    rng = random.Random(3)
+    for _ in range(200):
+        premise, hypothesis = inference_pair(world, rng, "entailment", False)
+        assert not hypothesis.negated and hypothesis.verb == premise.verb
+        assert hypothesis.place in (None, premise.place) and hypothesis.adverb in (None, premise.adverb)
+        premise, hypothesis = inference_pair(world, rng, "contradiction", False)
+        opposite = [
+            (getattr(premise, role), getattr(hypothesis, role))
+            for role in ("subject", "object")
+            if getattr(premise, role) != getattr(hypothesis, role)
+        ]
+        assert hypothesis.negated or all(world.antonym(p.adjective) == h.adjective for p, h in opposite)
+        premise, hypothesis = inference_pair(world, rng, "neutral", False)
+        details = [
+            sum(x is not None for x in (e.place, e.adverb, e.subject.adjective, e.object and e.object.adjective))
+            for e in (premise, hypothesis)
+        ]
+        assert details[1] == details[0] + 1
+
+
+def test_held_out_cores_never_meet_training_text():
+    world = build_concepts(5)
+    rng = random.Random(4)
+    open_cores = {Storyteller(world, rng).event().core() for _ in range(3000)}
+    held_out = {Storyteller(world, rng, 0.0).event(held_out=True).core() for _ in range(300)}
+    assert held_out and not open_cores & held_out
+
+
+def test_dirt_is_listed_line_by_line():
+    rng = random.Random(1)
+    documents = [[f"clean {d} line {i} of this document" for i in range(4)] for d in range(50)]
+    texts, kinds = dirty_documents(documents, rng, 0.05, ["fremde Zeile aus Wörtern"], ["a test sentence that leaks"])
+    assert [len(text) for text in texts] == [len(kind) for kind in kinds]
+    kept = [[line for line, kind in zip(*pair, strict=True) if not kind] for pair in zip(texts, kinds, strict=True)]
+    assert [document for document in kept if document] == documents
+    flat = [kind for own in kinds for kind in own]
+    assert all(flat.count(kind) >= 10 for kind in set(flat) - {"", "too-long"})
+    pairs = [(f"a {i}", f"b {i}") for i in range(100)]
+    rows, marks = dirty_pairs(pairs, rng, 0.05, ["c"], [("t", "u")])
+    assert [row for row, mark in zip(rows, marks, strict=True) if not mark] == pairs
+    assert Counter(marks)["misaligned"] == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sead": 1}, "unknown key world.sead"),
+        ({"seed": None}, "key world.seed is missing"),
+        ({"languages": {"en": 1, "xx": 1}}, "no stand-in for `xx`"),
+        ({"languages": {"de": 1}}, "must hold `en`"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, change, message):
+    settings = {key: value for key, value in {**SETTINGS, **change}.items() if value is not None}
+    path = tmp_path / "scale.yaml"
+    path.write_text(yaml.safe_dump({"name": "x", "world": settings}))
+    with pytest.raises(UserError, match=message):
+        read_settings(path)
+
+
+def test_a_scale_of_real_data_has_no_world(tmp_path):
+    path = tmp_path / "paper.yaml"
+    path.write_text("name: paper\n")
+    with pytest.raises(UserError, match="uses real data"):
+        read_settings(path)
