@@ -62,8 +62,10 @@ class Stream:
         self.shards: list[Shards] = [open_shards([path], vocabulary_sha256) for path in source.manifests]
         self.key = stable_hash("stream", source.kind, source.corpus, source.name)
         self.epoch, self.shard_rank, self.offset = 0, 0, 0
+        self.offsets: dict[int, np.ndarray] = {}
         self.items: dict[int, np.ndarray] = {}  # shard -> (items + 1,) first sentence of each item
         self.order: np.ndarray | None = None
+        self.shard: int | None = None  # that `order` is of
         if not any(len(self.item_bounds(shard)) > 1 for shard in range(len(self.shards))):
             raise UserError(f"{source.manifests[0]}: no sentence to train on; lower the cleaning thresholds or drop it")
 
@@ -84,8 +86,10 @@ class Stream:
         return self.items[shard]
 
     def token_offsets(self, shard: int) -> np.ndarray:
-        """First token of each sentence: the memory map itself, nothing is copied."""
-        return self.shards[shard].shards[0].sentences
+        """First token of each sentence: the memory map as a plain array, which indexes faster; nothing is copied."""
+        if shard not in self.offsets:
+            self.offsets[shard] = np.asarray(self.shards[shard].shards[0].sentences)
+        return self.offsets[shard]
 
     def current_shard(self) -> int:
         return int(generator(self.seed, self.key, self.epoch).permutation(len(self.shards))[self.shard_rank])
@@ -94,10 +98,11 @@ class Stream:
         """The next n items as (n, 4) int64: shard, item, epoch, and the item's key as int64 bits."""
         taken = []
         while n:
-            shard = self.current_shard()
             if self.order is None:
+                self.shard = shard = self.current_shard()
                 items = len(self.item_bounds(shard)) - 1
                 self.order = generator(self.seed, self.key, self.epoch, shard).permutation(items)
+            shard = self.shard
             part = self.order[self.offset : self.offset + n]
             self.offset += len(part)
             n -= len(part)
@@ -163,6 +168,9 @@ class Mixture:
         self.language_ids = [[languages.index(code) for code in source.languages] for source in sources]
         self.pair_separators, self.reset_positions, self.swap_sides = pair_separators, reset_positions, swap_sides
         self.packing = packing and (self.pairs or self.block_length < row_length)
+        counts = [shard.manifests[0] for stream in self.streams for shard in stream.shards]
+        tokens, documents = (sum(count[key] for count in counts) for key in ("tokens", "documents"))
+        self.mean_length = min(tokens / max(1, documents) + 2 + pair_separators, self.block_length)  # of an item, about
         self.drawn = 0  # items so far, over all streams
         self.waiting = np.empty((0, 5), np.int64)  # items without room: stream, then Stream.take's columns
         self.key = stable_hash("mixture", *(f"{s.kind}/{s.corpus}/{s.name}" for s in sources))
@@ -200,7 +208,7 @@ class Mixture:
         pool, lengths = self.waiting, self.item_lengths(self.waiting)
         room = self.rows * self.row_length
         while lengths.sum() < room:
-            more = self.draw(max(1, self.rows // 4))
+            more = self.draw(int((room - lengths.sum()) / self.mean_length) + 1)
             pool = np.concatenate([pool, more])
             lengths = np.concatenate([lengths, self.item_lengths(more)])
         row, column = pack(lengths, self.rows, self.row_length, first=len(self.waiting))
