@@ -81,8 +81,8 @@ WRONG = [
     ("config/scales/mini.yaml", "block_length: 16", "block_lenght: 16", ["objective_overrides.mmlm", "block_length"]),
     (
         "config/scales/mini.yaml",
-        "warmup_steps: 160",
-        'warmup_steps: "160"',
+        "warmup_steps: 150",
+        'warmup_steps: "150"',
         ["schedule.warmup_steps", "a whole number", "remove the quotes"],
     ),
     ("config/scales/mini.yaml", "  xnli:\n", "  xnly:\n", ["task_overrides", "unknown task 'xnly'", "'xnli'"]),
