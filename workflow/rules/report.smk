@@ -42,6 +42,7 @@ rule make_table:
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
+        papers="config/published/papers.tsv",
         scores=spec_scores,
     output:
         table="results/tables/{paper}/{item}.tex",
@@ -73,6 +74,7 @@ rule plot_figure:
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
+        papers="config/published/papers.tsv",
         scores=spec_scores,
     output:
         pdf="results/figures/{paper}/{item}.pdf",
@@ -104,6 +106,7 @@ rule make_document:
         specs=spec_files,
         tables=table_files,
         figures=figure_files,
+        papers="config/published/papers.tsv",
         scores=f"{S}/scores.tsv",
     output:
         document="results/tables/all.tex",
