@@ -18,10 +18,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 .DELETE_ON_ERROR:
 
 all: setup
-	snakemake --cores $(CORES) results/tables/all.tex
+	snakemake --cores $(CORES) --rerun-incomplete results/tables/all.tex
 
 smoke: setup
-	snakemake --cores $(CORES) --config scale=smoke -- results/tables/all.tex
+	snakemake --cores $(CORES) --rerun-incomplete --config scale=smoke -- results/tables/all.tex
 
 pdf: setup
 	snakemake --cores $(CORES) results/tables/all.pdf

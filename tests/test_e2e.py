@@ -1,13 +1,17 @@
 """The smoke scale for real, twice from nothing: it ends with a document, and repeats byte for byte."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from test_dag import copy_tree, snakemake
+from test_dag import copy_tree, edit, snakemake
 
 pytestmark = pytest.mark.e2e
 
@@ -69,3 +73,32 @@ def test_a_second_run_from_nothing_gives_the_same_bytes(built, repository, tmp_p
     first, second = products(built), products(again)
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_a_killed_workflow_continues_its_training(built, tmp_path):
+    """kill -9 of Snakemake and all that it started: the next call goes on from the checkpoint, to the same weights."""
+    target = "results/smoke/runs/xlm/seed-1/model.safetensors"
+    weights = {}
+    for name in ("whole", "killed"):
+        tree = Path(shutil.copytree(built, tmp_path / name, symlinks=True))
+        edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 30", "schedule: {steps: 600")
+        if name == "killed":
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            command = [sys.executable, "-m", "snakemake", "--cores", "1", "--config", "scale=smoke", "--", target]
+            environment = os.environ | {"PATH": path}
+            process = subprocess.Popen(
+                command, cwd=tree, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+            )
+            deadline = time.monotonic() + 120
+            while not list(tree.glob("results/smoke/runs/xlm/seed-1/state/*/step-*.pt")):
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert not (tree / target).exists()
+            snakemake(tree, "--unlock", "--config", "scale=smoke")
+        snakemake(tree, "--cores", "1", "--rerun-incomplete", "--config", "scale=smoke", "--", target)
+        log = (tree / "results/smoke/logs/pretrain/xlm/seed-1.log").read_text()
+        assert ("continuing after step" in log) == (name == "killed")
+        weights[name] = (tree / target).read_bytes()
+    assert weights["killed"] == weights["whole"]

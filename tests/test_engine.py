@@ -1,6 +1,8 @@
 import pytest
 import torch
+import yaml
 
+import plan
 from engine.attention_rules import full
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig, build, load_run
@@ -8,7 +10,7 @@ from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from errors import UserError
-from pretrain import PretrainingModel, micro_batches
+from pretrain import PretrainingModel, fill_in, micro_batches
 from small_corpus import LANGUAGES, VOCABULARY
 from test_data import mixture, shards  # noqa: F401  (a fixture)
 
@@ -220,3 +222,12 @@ def test_the_head_has_no_table_of_its_own():
         "bias",
     }
     assert len(LANGUAGES) == 3
+
+
+def test_plan_and_engine_name_a_run_by_the_same_hash(repository, tmp_path):
+    config = plan.load_config(repository, {"scale": "mini"})
+    for name in ("xlm-r", "xlm", "random-init"):
+        resolved = plan.resolve_run(config, name)
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(resolved))
+        run = fill_in(load_run(tmp_path / "run.yaml"), 500, tmp_path / "run.yaml")
+        assert plan.run_hash(resolved).startswith(run.run_hash) and len(run.run_hash) == 16

@@ -71,6 +71,8 @@ rule pretrain:
     conda:
         "../../envs/torch.yaml"
     threads: resource("pretrain", "threads", 1)
+    # the longest jobs first, so that no core waits for the last of them
+    priority: 10
     resources:
         **gpu_resources("pretrain"),
         mem_mb=resource("pretrain", "mem_mb", 4000),

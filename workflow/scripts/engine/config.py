@@ -147,4 +147,5 @@ def convert(hint: typing.Any, value: object, where: str) -> typing.Any:
 
 def content_hash(value: object) -> str:
     """sha256 of canonical JSON, 16 digits: a name for what was asked."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
