@@ -28,6 +28,13 @@ def test_deep_merge_replaces_lists_and_leaves_its_inputs_alone():
     assert base == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
 
 
+def test_a_scale_that_extends_another_differs_where_it_says(repository, mini):
+    other = plan.load_config(repository, {"scale": "mini-2"})
+    assert other.scale["world"] == {**mini.scale["world"], "seed": 2}
+    assert other.scale_name == "mini-2" and "extends" not in other.scale
+    assert plan.resolve_run(other, "xlm") == plan.resolve_run(mini, "xlm")
+
+
 def test_paper_scale_keeps_the_published_numbers(paper):
     run = plan.resolve_run(paper, "xlm-r")
     assert run["model"]["layers"] == 12 and run["model"]["width"] == 768

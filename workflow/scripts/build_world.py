@@ -11,11 +11,10 @@ import random
 import shutil
 from pathlib import Path
 
-import yaml
-
 from atomic import write_text
 from datasets import load_datasets, load_languages
 from errors import UserError, run_main
+from plan import read_scale
 from world import formats
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
@@ -247,7 +246,7 @@ def sha256(path: Path) -> str:
 
 
 def read_settings(scale_path: Path) -> dict:
-    settings = yaml.safe_load(scale_path.read_text()).get("world")
+    settings = read_scale(scale_path).get("world")
     if not settings:
         raise UserError(f"{scale_path}: no key `world`; this scale uses real data and needs no mini-world")
     for key in KEYS:

@@ -259,7 +259,7 @@ def load_config(
     languages = load_languages(root / "config/languages.tsv")
     datasets = load_datasets(root / "config/datasets.tsv")
     scale_file = f"config/scales/{settings['scale']}.yaml"
-    scale = _read_named(root, scale_file, schemas, "scale")
+    scale = _named(read_scale(root / scale_file, scale_file), scale_file, schemas, "scale")
     runs = {
         name: _read_named(root, f"config/runs/{name}.yaml", schemas, "run") for name in _names(root / "config/runs")
     }
@@ -309,12 +309,31 @@ def _names(folder: Path, pattern: str = "*.yaml") -> list[str]:
 
 
 def _read_named(root: Path, shown: str, schemas: _Schemas, kind: str, key: str = "name") -> dict:
-    value = read_yaml(root / shown, shown)
+    return _named(read_yaml(root / shown, shown), shown, schemas, kind, key)
+
+
+def _named(value: Any, shown: str, schemas: _Schemas, kind: str, key: str = "name") -> dict:
     schemas.check(value, kind, shown)
     stem = Path(shown).stem
     if value.get(key, stem) != stem:
         raise UserError(f"{shown}, {key}: is '{value[key]}' but the file is called '{stem}'; make them equal")
     return value
+
+
+def read_scale(path: Path, shown: str | None = None) -> dict:
+    """A scale. With `extends: mini` the file holds only what differs from config/scales/mini.yaml."""
+    shown = shown or str(path)
+    scale = read_yaml(path, shown)
+    if not isinstance(scale, dict) or "extends" not in scale:
+        return scale
+    parent = scale.pop("extends")
+    if not (path.parent / f"{parent}.yaml").is_file():
+        known = [name for name in _names(path.parent) if name != path.stem]
+        raise UserError(f"{shown}, extends: no scale '{parent}'; {did_you_mean(parent, known)}")
+    base = read_yaml(path.parent / f"{parent}.yaml", shown)
+    if "extends" in base:
+        raise UserError(f"{shown}, extends: '{parent}' itself extends '{base['extends']}'; extend that one")
+    return deep_merge(base, scale)
 
 
 def _read_specs(config: Config, schemas: _Schemas, kind: str) -> dict[str, dict]:
