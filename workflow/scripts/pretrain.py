@@ -9,7 +9,6 @@ number of processes, nor on batch.device_rows.
 import argparse
 import csv
 import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -39,6 +38,7 @@ from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.randomness import stable_hash
+from engine.shards import sha256_of
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 
@@ -203,7 +203,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
     stop = StopRequest()
     run = load_run(arguments.run_file)
     tokenizer = Tokenizer(arguments.vocabulary)
-    vocabulary_sha256 = file_sha256(arguments.vocabulary)
+    vocabulary_sha256 = sha256_of(arguments.vocabulary)
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     sources, data_hash = read_plan(arguments.plan, arguments.shards)
     seed = arguments.seed
@@ -321,7 +321,7 @@ def finish(
         "seed": str(arguments.seed),
         "steps": str(run.schedule.steps),
         "commit": commit_id(),
-        "vocabulary_sha256": file_sha256(arguments.vocabulary),
+        "vocabulary_sha256": sha256_of(arguments.vocabulary),
         "dtype": "float32",
     }
     save_weights(arguments.out, model, metadata)
@@ -337,11 +337,6 @@ def fill_in(run: RunConfig, vocabulary: int, path: Path) -> RunConfig:
             f"{path}: model.vocabulary is {run.model.vocabulary}, but the vocabulary file has {vocabulary} ids"
         )
     return dataclasses.replace(run, run_hash=run_hash, model=dataclasses.replace(run.model, vocabulary=vocabulary))
-
-
-def file_sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def print_plan(run: RunConfig, model: nn.Module, mixtures: list[Mixture], ranks: Ranks) -> None:
