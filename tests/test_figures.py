@@ -1,5 +1,7 @@
 """Figures: the points that are drawn, the look, and the bytes."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import pytest
 
@@ -24,6 +26,10 @@ def drawn(repository, spec, tmp_path):
     plt.close(figure)
 
 
+def all_lines(figure):
+    return [line for axes in figure.axes for line in axes.lines]
+
+
 def test_published_points_and_curves(repository, spec, tmp_path):
     made_up.write_all(tmp_path)
     curves = plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
@@ -44,26 +50,36 @@ def test_models_of_one_depth_share_an_axis_of_layers(repository, spec, tmp_path)
     assert curves.same_depth
     figure = plot_figure.draw(curves, spec, context)
     assert figure.axes[0].get_xlabel() == "layer (0 = embeddings)"
-    points = [line for line in figure.axes[0].lines if line.get_label() == "XLM-R base, published"]
+    points = [line for line in all_lines(figure) if line.get_label() == "XLM-R base, published"]
     assert list(points[0].get_xdata()) == [7, 10]
     plt.close(figure)
 
 
 def test_published_points_are_hollow_and_placed_by_relative_depth(drawn):
-    axes = drawn.axes[0]
-    published = [line for line in axes.lines if line.get_label().endswith("published")]
+    published = [line for line in all_lines(drawn) if line.get_label().endswith("published")]
     assert len(published) == 2
     assert all(line.get_markerfacecolor() == "none" and line.get_linestyle() == "None" for line in published)
     assert list(published[1].get_xdata()) == [7 / 12, 10 / 12]
-    assert "relative depth" in axes.get_xlabel()
+    assert all("relative depth" in axes.get_xlabel() for axes in drawn.axes)
+
+
+def test_numbers_of_a_generated_world_have_axes_of_their_own(drawn, repository, spec, tmp_path):
+    papers, own = drawn.axes
+    assert {line.get_label().endswith("published") for line in papers.lines} == {True}
+    assert {line.get_label().endswith("published") for line in own.lines} == {False}
+    made_up.write_all(tmp_path)
+    real = dataclasses.replace(made_up.make_context(repository, tmp_path), world=False)
+    figure = plot_figure.draw(plot_figure.read_curves(spec, real), spec, real)
+    assert len(figure.axes) == 1 and len(figure.axes[0].lines) == 6
+    plt.close(figure)
 
 
 def test_curves_differ_in_style_and_marker_not_in_colour_alone(drawn):
-    curves = [line for line in drawn.axes[0].lines if line.get_label().endswith("seeds)")]
+    curves = [line for line in all_lines(drawn) if line.get_label().endswith("seeds)")]
     assert len(curves) == 3
     for styles in ([str(line.get_linestyle()) for line in curves], [line.get_marker() for line in curves]):
         assert len(set(styles)) == 3
-    assert len(drawn.axes[0].collections) == 3  # one band of deviation for each
+    assert sum(len(axes.collections) for axes in drawn.axes) == 3  # one band of deviation for each
 
 
 def test_nothing_overlaps_or_leaves_the_page(drawn):
@@ -71,8 +87,8 @@ def test_nothing_overlaps_or_leaves_the_page(drawn):
     renderer = drawn.canvas.get_renderer()
     page = drawn.bbox
     legend = drawn.legends[0].get_window_extent(renderer)
-    axes = drawn.axes[0].get_tightbbox(renderer)
-    boxes = [legend, axes, *(text.get_window_extent(renderer) for text in (drawn._suptitle, drawn._supxlabel))]
+    axes = [part.get_tightbbox(renderer) for part in drawn.axes]
+    boxes = [legend, *axes, *(text.get_window_extent(renderer) for text in (drawn._suptitle, drawn._supxlabel))]
     for box in boxes:
         assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
     for i, box in enumerate(boxes):
@@ -107,7 +123,7 @@ def test_no_scores_still_draws_the_published_points(repository, spec, tmp_path):
     assert [line.label for line in curves.lines] == ["XLM-E base", "XLM-R base"]
     assert len(curves.missing) == 4
     figure = plot_figure.draw(curves, spec, context)
-    assert [line.get_label() for line in figure.axes[0].lines] == ["XLM-E base, published", "XLM-R base, published"]
+    assert [line.get_label() for line in all_lines(figure)] == ["XLM-E base, published", "XLM-R base, published"]
     plt.close(figure)
 
 

@@ -139,8 +139,16 @@ def read_curves(spec: dict, context: Context) -> Curves:
 
 
 def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
+    # Numbers that are not comparable get axes of their own: on one scale the larger ones would hide the others' shape.
+    apart = context.world and any(line.layers for line in curves.lines) and any(line.published for line in curves.lines)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")
+        figure, (papers, axes) = plt.subplots(1, 2, figsize=SIZE_INCHES, layout="constrained", width_ratios=[2, 3])
+        if not apart:
+            papers.remove()
+            papers = axes
+        else:
+            papers.set_title("published", fontsize=9)
+            axes.set_title(f"reproduced, scale {context.scale}", fontsize=9)
         for line in curves.lines:
             colour = COLOURS[line.style % len(COLOURS)]
             marker = MARKERS[line.style % len(MARKERS)]
@@ -166,7 +174,7 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
             if line.published:
                 scale = 1 if curves.same_depth else line.published_layers
-                axes.plot(
+                papers.plot(
                     [layer / scale for layer in line.published],
                     list(line.published.values()),
                     color=colour,
@@ -187,13 +195,16 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
                 zorder=1,
                 label=f"chance ({curves.chance:.2g})",
             )
-        if curves.same_depth:
-            axes.set_xlabel("layer (0 = embeddings)")
-            axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
-        else:
-            axes.set_xlabel("relative depth (0 = embeddings, 1 = last layer)")
-        axes.set_ylabel("accuracy, per cent")
-        axes.margins(y=0.06)  # room below zero, so that a marker at zero is whole
+        for part in figure.axes:
+            if curves.same_depth:
+                part.set_xlabel("layer (0 = embeddings)")
+                part.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+            else:
+                part.set_xlabel("relative depth" if apart else "relative depth (0 = embeddings, 1 = last)")
+            part.margins(y=0.06)  # room below zero, so that a marker at zero is whole
+        if not curves.same_depth:
+            papers.set_xlim(-0.05, 1.05)
+        papers.set_ylabel("accuracy, per cent")
         # beside the axes: nothing can lie under the legend, however the curves run
         figure.legend(loc="outside right upper", fontsize=8, handlelength=3.2, labelspacing=0.6)
         figure.suptitle(f"{spec['title']} (after {item_name(spec, context)})", fontsize=10, x=0.01, ha="left")
