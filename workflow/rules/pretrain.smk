@@ -68,11 +68,11 @@ rule pretrain:
         "results/{scale}/logs/pretrain/{run}/seed-{seed}.log",
     benchmark:
         "results/{scale}/benchmarks/pretrain/{run}/seed-{seed}.tsv"
+    # the longest jobs first, so that no core waits for the last of them
+    priority: 10
     conda:
         "../../envs/torch.yaml"
     threads: resource("pretrain", "threads", 1)
-    # the longest jobs first, so that no core waits for the last of them
-    priority: 10
     resources:
         **gpu_resources("pretrain"),
         mem_mb=resource("pretrain", "mem_mb", 4000),
