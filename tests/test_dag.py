@@ -6,11 +6,9 @@ compute are replaced by stand-ins that write their declared outputs, so that a c
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -331,35 +329,16 @@ def test_filters_choose_what_is_planned(built):
 # --- the paper scale, and parsing ------------------------------------------------------------------------------------
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Processor time of the processes that `work` starts; other users of the machine do not count."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    work()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def test_the_paper_scale_plans_within_its_bounds(repository, tmp_path):
     tree = copy_tree(repository, tmp_path / "clone")
-    printed = []
-
-    def plan() -> None:
-        done = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=paper")
-        printed.append(done.stdout)
-
-    seconds = cpu_seconds(plan)
-    assert seconds < 20, f"dry-run took {seconds:.1f} s"
-    assert 1000 < int(re.search(r"^total +(\d+)$", printed[0], re.MULTILINE).group(1)) < 5000
+    printed = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=paper").stdout
+    assert 1000 < int(re.search(r"^total +(\d+)$", printed, re.MULTILINE).group(1)) < 5000
     # bash takes its command as one argument, which may have 128 kB.
     pattern = r"^.*(?:python|torchrun|launch_node.sh \d+) workflow/scripts/.*$"
-    commands = re.findall(pattern, printed[0], re.MULTILINE)
+    commands = re.findall(pattern, printed, re.MULTILINE)
     assert len(commands) > 1000
     longest = max(commands, key=len)
     assert len(longest.encode()) < 100_000, longest[:300]
-
-
-def test_parsing_is_quick(repository):
-    assert min(cpu_seconds(lambda: snakemake(repository, "--list")) for _ in range(2)) < 3.0
 
 
 def test_parsing_imports_nothing_heavy(repository):

@@ -1,0 +1,44 @@
+"""Seconds to parse the workflow, and to plan everything at the paper scale; best of three, beside a bare Snakemake.
+
+Goals: 3 s for `snakemake --list`, 20 s for the dry-run.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+GOALS = {"list": 3.0, "paper dry-run": 20.0}
+
+
+def best_of(times: int, arguments: list[str], folder: Path) -> float:
+    seconds = []
+    for _ in range(times):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "snakemake", *arguments], cwd=folder, check=True, capture_output=True)
+        seconds.append(time.perf_counter() - started)
+    return round(min(seconds), 2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    arguments = parser.parse_args()
+    figures = {"goals": GOALS}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "Snakefile").write_text("rule nothing:\n    output: 'x'\n    shell: 'touch x'\n")
+        figures["bare snakemake --list"] = best_of(3, ["--list"], Path(folder))
+    figures["list"] = best_of(3, ["--list"], REPOSITORY)
+    figures["paper dry-run"] = best_of(3, ["--dry-run", "--quiet", "all", "--config", "scale=paper"], REPOSITORY)
+    print(json.dumps(figures, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0 if all(figures[what] <= goal for what, goal in GOALS.items()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
