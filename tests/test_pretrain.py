@@ -130,7 +130,7 @@ def test_a_wrong_number_of_processes_stops_before_the_first_step(corpus, tmp_pat
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
     """kill -9 while loading, training, saving or finishing; the last weights are those of an undisturbed run."""
-    changes = {"steps": 400, "checkpoint": {"every_steps": 7}, "model": {"dropout": 0.1}}
+    changes = {"steps": 1000, "checkpoint": {"every_steps": 2}, "model": {"dropout": 0.1}}
     expected = trained(corpus, tmp_path / "whole", **changes)
     folder = tmp_path / "killed"
     folder.mkdir()
@@ -143,7 +143,7 @@ def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
         for line in process.stderr:  # the imports are over: from here on every moment counts
             if line.startswith("run test"):
                 break
-        time.sleep(rng.uniform(0, 0.5))
+        time.sleep(rng.uniform(0, 0.4))
         process.kill()
         process.wait()
         reached.append(max((int(p.stem.split("-")[1]) for p in folder.rglob("step-*.pt")), default=0))
@@ -153,7 +153,7 @@ def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
     found = load_file(folder / "model.safetensors")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     log = [json.loads(line)["step"] for line in (folder / "train.jsonl").read_text().splitlines()]
-    assert log == [1, *range(10, 401, 10)]
+    assert log == [1, *range(10, 1001, 10)]
 
 
 def test_sigterm_saves_and_says_so(corpus, tmp_path):
