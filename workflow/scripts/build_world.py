@@ -14,11 +14,11 @@ from pathlib import Path
 from atomic import write_text
 from datasets import load_datasets, load_languages
 from errors import UserError, run_main
-from plan import read_scale
 from world import formats
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
 from world.languages import PROFILES, Speaker, build_language
+from yamlfiles import read_scale
 
 KEYS = ("seed", "languages", "documents", "sentences_per_document", "bitext", "pairs", "nli", "pos", "tatoeba", "dirt")
 LABELS = ("entailment", "contradiction", "neutral")
