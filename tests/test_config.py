@@ -203,12 +203,6 @@ def test_schemas_are_valid_and_closed(repository):
         assert schema["additionalProperties"] is False, path
 
 
-def test_objectives_are_those_of_the_engine():
-    from engine.objectives import OBJECTIVES
-
-    assert {name: objective.data for name, objective in OBJECTIVES.items()} == plan.OBJECTIVE_DATA
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
     import resolve_run

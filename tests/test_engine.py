@@ -9,19 +9,14 @@ from engine.config import ObjectiveConfig, build, load_run
 from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
+from engine.options import DESCRIPTIONS
 from errors import UserError
-from pretrain import PretrainingModel, fill_in, micro_batches
+from pretrain import fill_in
 from small_corpus import LANGUAGES, VOCABULARY
+from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)
 
-CONFIG = ModelConfig(3, 16, 2, 32, 60, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.2)
-
-
-@pytest.fixture()
-def double():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+MMLM, TLM = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm")
 
 
 def test_the_encoder_is_torchs_post_ln_encoder():
@@ -54,19 +49,13 @@ def test_the_encoder_is_torchs_post_ln_encoder():
     assert (states[-1] - expected)[real].abs().max() <= 1e-5
 
 
-def batches_of(own, objective: str, device_rows: int):
-    spec = ObjectiveConfig(objective)
-    return list(micro_batches(own.assemble(own.next_layout()), spec, device_rows, VOCABULARY, torch.device("cpu")))
-
-
 def test_a_document_never_sees_its_neighbours(shards, double):  # noqa: F811
     """The gradient of one document's states with respect to another document's embeddings is exactly zero."""
     torch.manual_seed(1)
     encoder = Encoder(CONFIG).eval()
-    [batch] = batches_of(mixture(shards, "bitext", row_length=48), "tlm", 99)
-    embedded = []
-    encoder.embedding_norm.register_forward_hook(lambda m, i, out: embedded.append(out.requires_grad_()) or out)
-    states = encoder(batch.tokens, batch.fields.position, batch.mask)
+    [batch] = batches_of(mixture(shards, "bitext", row_length=48), TLM)
+    embedded = watch_embeddings(encoder)
+    states = batch.states(encoder)
     first = batch.fields.document == 0
     (gradient,) = torch.autograd.grad(states[first].square().sum(), embedded[0])
     assert (gradient[first] != 0).any()
@@ -75,34 +64,30 @@ def test_a_document_never_sees_its_neighbours(shards, double):  # noqa: F811
 
 
 def test_packed_rows_give_the_loss_of_unpacked_rows(shards, double):  # noqa: F811
-    torch.manual_seed(1)
-    model = PretrainingModel(CONFIG).eval()
+    model = model_of(run_of(TLM))
     losses = []
     for packing in (True, False):
         own = mixture(shards, "bitext", row_length=48, rows=8 if packing else 24, packing=packing)
         losses.append({})
         for _ in range(4 if packing else 12):
-            rows = own.assemble(own.next_layout())
-            for batch in micro_batches(rows, ObjectiveConfig("tlm"), 99, VOCABULARY, torch.device("cpu")):
-                states = model.encoder(batch.tokens, batch.fields.position, batch.mask).flatten(0, 1)[batch.selected]
+            for batch in batches_of(own, TLM):
+                states = batch.states(model.encoder).flatten(0, 1)[batch.selected]
                 logits = model.mlm_head(states, model.encoder.tokens.weight)
                 each = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="none").tolist()
                 width = batch.tokens.shape[1]
                 for loss, place in zip(each, batch.selected.tolist(), strict=True):
                     r, c = divmod(place, width)
-                    losses[-1][int(rows.key[r, c]), int(rows.offset[r, c])] = loss
+                    losses[-1][int(batch.key[r, c]), int(batch.offset[r, c])] = loss
     common = losses[0].keys() & losses[1].keys()
     assert len(common) > 100
     assert max(abs(losses[0][key] - losses[1][key]) for key in common) < 1e-12
 
 
 def test_tlm_masks_see_the_other_side(shards, double):  # noqa: F811
-    torch.manual_seed(1)
-    model = PretrainingModel(CONFIG).eval()
-    [batch] = batches_of(mixture(shards, "bitext", packing=False), "tlm", 99)
-    embedded = []
-    model.encoder.embedding_norm.register_forward_hook(lambda m, i, out: embedded.append(out.requires_grad_()) or out)
-    states = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    model = model_of(run_of(TLM))
+    [batch] = batches_of(mixture(shards, "bitext", packing=False), TLM)
+    embedded = watch_embeddings(model.encoder)
+    states = batch.states(model.encoder)
     chosen = batch.selected[0]
     (gradient,) = torch.autograd.grad(states.flatten(0, 1)[chosen].square().sum(), embedded[0])
     r, c = divmod(int(chosen), batch.tokens.shape[1])
@@ -111,11 +96,10 @@ def test_tlm_masks_see_the_other_side(shards, double):  # noqa: F811
 
 
 def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards, double):  # noqa: F811
-    torch.manual_seed(2)
-    model = PretrainingModel(CONFIG).eval()
-    [batch] = batches_of(mixture(shards, "mono"), "mmlm", 99)
+    model = model_of(run_of(MMLM))
+    [batch] = batches_of(mixture(shards, "mono"), MMLM)
     loss = mlm.masked_lm_loss(model, batch)
-    states = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    states = batch.states(model.encoder)
     head = model.mlm_head
     hidden = torch.nn.functional.gelu(states @ head.dense.weight.T + head.dense.bias)
     hidden = (hidden - hidden.mean(-1, keepdim=True)) / (hidden.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
@@ -124,28 +108,27 @@ def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards, double):  # n
         probabilities[place, target].log()
         for place, target in zip(batch.selected.tolist(), batch.targets.tolist(), strict=True)
     )
-    assert loss.count == len(batch.targets) == int(batch.fields.selected.sum())
-    assert float(loss.total.detach()) == pytest.approx(float(by_hand.detach()), rel=1e-6)  # the engine sums in fp32
+    assert mlm.MMLM.count(batch) == {"loss": int(batch.fields.selected.sum())}
+    assert float(loss.sums["loss"]) == pytest.approx(float(by_hand), rel=1e-12)
 
 
 def test_chunked_loss_equals_the_loss_in_one_piece(shards, double, monkeypatch):  # noqa: F811
-    torch.manual_seed(2)
-    model = PretrainingModel(CONFIG)
-    [batch] = batches_of(mixture(shards, "mono"), "mmlm", 99)
+    model = model_of(run_of(MMLM))
+    [batch] = batches_of(mixture(shards, "mono"), MMLM)
     gradients = []
     for chunk in (4096, 5):
         monkeypatch.setattr(mlm, "CHUNK", chunk)
         model.zero_grad()
-        loss = mlm.masked_lm_loss(model, batch)
-        loss.total.backward()
-        gradients.append([float(loss.total.detach()), *(p.grad.clone() for p in model.parameters())])
+        loss = mlm.masked_lm_loss(model, batch).sums["loss"]
+        loss.backward()
+        gradients.append([float(loss.detach()), *(p.grad.clone() for p in model.parameters())])
     for a, b in zip(*gradients, strict=True):
         assert torch.allclose(torch.as_tensor(a), torch.as_tensor(b), rtol=1e-10, atol=1e-12)
 
 
 def test_weights_describe_themselves_and_are_equal_bytes(tmp_path):
     torch.manual_seed(0)
-    model = PretrainingModel(CONFIG)
+    model = model_of(run_of(MMLM))
     metadata = {"model": describe_model(CONFIG), "run": "x", **{f"key{i}": str(i) for i in range(20)}}
     for name in ("a", "b"):
         save_weights(tmp_path / name, model, metadata)
@@ -169,7 +152,7 @@ def test_learning_rate_peaks_at_the_end_of_the_warm_up_and_ends_at_zero():
 
 
 def test_no_decay_on_biases_and_layer_norms():
-    model = PretrainingModel(CONFIG)
+    model = model_of(run_of(MMLM))
     decayed, plain = parameter_groups(model, 0.01)
     assert plain["weight_decay"] == 0 and all(p.dim() == 1 for p in plain["params"])
     assert all(p.dim() == 2 for p in decayed["params"])
@@ -177,8 +160,9 @@ def test_no_decay_on_biases_and_layer_norms():
 
 
 def test_every_objective_says_what_it_reads():
-    for name, objective in OBJECTIVES.items():
-        assert objective.data in ("mono", "bitext"), name
+    assert OBJECTIVES.keys() == DESCRIPTIONS.keys()
+    for name, about in DESCRIPTIONS.items():
+        assert about.data in ("mono", "bitext"), name
     assert OBJECTIVES["mmlm"].rule is full
 
 

@@ -1,27 +1,54 @@
 """Encode clean text with the vocabulary into a memory-mapped shard (the format is described in engine/shards.py)."""
 
 import argparse
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
-from corpusio import read_lines
+from corpusio import _BROKEN, _open_bytes, read_lines
 from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
 from engine.tokenizer import UNK, Tokenizer
 from errors import UserError, run_main
 
+_BLOCK = 1 << 18  # bytes read at once
 _BATCH = 2048  # sentences encoded at once; more fall out of the processor's cache, and are slower
-_LONG = 80  # characters of an average sentence
+_LONG = 28  # tokens of an average sentence
 
 
-def read_mono(path: Path) -> Iterator[tuple[list[str], list[int]]]:
+def read_utf8_lines(path: Path) -> Iterator[bytes]:
+    """The lines of read_lines in UTF-8, as SentencePiece takes them; a str of each would be made, and encoded again."""
+    rest = b""
+    try:
+        with _open_bytes(path) as raw:
+            while block := raw.read(_BLOCK):
+                whole, newline, rest = (rest + block).rpartition(b"\n")
+                if newline:
+                    yield from _split_utf8(whole)
+        if rest:
+            yield from _split_utf8(rest)
+    except (FileNotFoundError, *_BROKEN):
+        deque(read_lines(path), maxlen=0)  # stops at the same place, and says what to mend
+        raise
+
+
+def _split_utf8(text: bytes) -> list[bytes]:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode(errors="replace").encode()
+    lines = text.split(b"\n")
+    return [line.rstrip(b"\r") for line in lines] if b"\r" in text else lines
+
+
+def read_mono(path: Path) -> Iterator[tuple[list[bytes], list[int]]]:
     """Sentences and the number of them in each document, in batches; only a blank line ends a document."""
-    sentences: list[str] = []
+    sentences: list[bytes] = []
     lengths: list[int] = []
     held = 0
-    for line in chain(read_lines(path), [""]):
+    for line in chain(read_utf8_lines(path), [b""]):
         if line:
             sentences.append(line)
             held += 1
@@ -31,28 +58,27 @@ def read_mono(path: Path) -> Iterator[tuple[list[str], list[int]]]:
             if len(sentences) >= _BATCH:
                 yield sentences, lengths
                 sentences, lengths = [], []
-    if held:
-        lengths.append(held)
     if sentences:
         yield sentences, lengths
 
 
-def read_bitext(path: Path) -> Iterator[tuple[list[str], list[int]]]:
-    lines = enumerate(read_lines(path), start=1)
+def read_bitext(path: Path) -> Iterator[tuple[list[bytes], list[int]]]:
+    lines = enumerate(read_utf8_lines(path), start=1)
     while batch := list(islice(lines, _BATCH // 2)):
-        sentences: list[str] = []
+        sentences: list[bytes] = []
         for number, line in batch:
-            sides = line.split("\t")
+            sides = line.split(b"\t")
             if len(sides) != 2 or not all(sides):
                 raise UserError(f"{path}:{number}: expected two sides separated by a tab; clean the bitext again")
             sentences += sides
         yield sentences, [2] * len(batch)
 
 
-def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Model ids (T,) of all sentences and their lengths (S,)."""
+def encode(
+    tokenizer: Tokenizer, sentences: list[str] | list[bytes], threads: int = 1, long: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Model ids (T,) of all sentences and their lengths (S,); `long` is only faster or slower."""
     # Of SentencePiece's two forms of result, lists cost more per token and arrays more per sentence.
-    long = sum(map(len, sentences)) > _LONG * len(sentences)
     pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy" if long else int)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     ids = np.concatenate(pieces) if long else np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
@@ -62,8 +88,10 @@ def encode(tokenizer: Tokenizer, sentences: list[str], threads: int = 1) -> tupl
 
 
 def encoded_batches(tokenizer: Tokenizer, path: Path, kind: str, threads: int) -> Iterator[EncodedBatch]:
+    long = False
     for sentences, documents in (read_mono if kind == "mono" else read_bitext)(path):
-        ids, lengths = encode(tokenizer, sentences, threads)
+        ids, lengths = encode(tokenizer, sentences, threads, long)
+        long = len(ids) > _LONG * len(lengths)  # the next batch will be like this one
         yield ids, lengths, np.array(documents, np.int64)
 
 

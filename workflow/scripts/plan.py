@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
+from engine.options import DESCRIPTIONS
 from errors import UserError
 from yamlfiles import deep_merge, did_you_mean, read_scale, read_yaml
 
-# What each objective reads. The engine knows it too, but importing it imports torch; a test holds the two together.
-OBJECTIVE_DATA = {"mmlm": "mono", "tlm": "bitext"}
+# What each objective reads.
+OBJECTIVE_DATA = {name: about.data for name, about in DESCRIPTIONS.items()}
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Messages

@@ -9,6 +9,7 @@ number of processes, nor on batch.device_rows.
 import argparse
 import csv
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -17,26 +18,26 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
-from torch import nn
+from torch import Tensor, nn
 
 from atomic import atomic_path, write_json
 from engine import cost
-from engine.attention_rules import Tokens, boolean_mask
-from engine.checkpoint import describe_model, load_state, save_state, save_weights
-from engine.config import ObjectiveConfig, RunConfig, content_hash, load_run
-from engine.corruption import corrupt, select
+from engine.attention_rules import Tokens
+from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights
+from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
 from engine.data import Mixture, Rows, Source
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest
-from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
+from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.optim import clip_gradients, learning_rate, parameter_groups
+from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash
 from engine.shards import sha256_of
 from engine.tokenizer import Tokenizer
@@ -47,10 +48,17 @@ PROGRESS_SECONDS = 5
 
 
 class PretrainingModel(nn.Module):
-    def __init__(self, config: ModelConfig):
+    """The encoder and the modules that the objectives of the run ask for; equal names are one module."""
+
+    def __init__(self, run: RunConfig):
         super().__init__()
-        self.encoder = Encoder(config)
-        self.mlm_head = MaskedLanguageModelHead(config)
+        self.encoder = Encoder(run.model)
+        for objective in run.objectives:
+            for name, module in OBJECTIVES[objective.name].modules(self, objective).items():
+                if not hasattr(self, name):
+                    self.add_module(name, module)
+        if not run.objectives:
+            self.mlm_head = MaskedLanguageModelHead(run.model)
 
 
 def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
@@ -70,7 +78,7 @@ def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
 def build_mixture(
     run: RunConfig, objective: ObjectiveConfig, sources: dict[str, list[Source]], seed: int, vocabulary_sha256: str
 ) -> Mixture:
-    data = OBJECTIVES[objective.name].data
+    data = DESCRIPTIONS[objective.name].data
     if not sources[data]:
         raise UserError(f"run {run.name}: objective {objective.name} needs {data} data, and the sampling plan has none")
     languages = sorted({code for own in sources.values() for source in own for code in source.languages})
@@ -78,7 +86,7 @@ def build_mixture(
         sources[data],
         rows=objective.rows or run.batch.rows,
         row_length=objective.row_length or run.batch.row_length,
-        seed=stable_hash(seed, "data", objective.name),
+        seed=stable_hash(seed, "data", objective.draws_as),
         languages=languages,
         pair_separators=objective.pair_separators,
         reset_positions=objective.reset_positions,
@@ -88,58 +96,102 @@ def build_mixture(
     )
 
 
-def micro_batches(
-    rows: Rows, objective: ObjectiveConfig, device_rows: int, vocabulary: int, device: torch.device
-) -> Iterator[Batch]:
+def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks: Ranks, step: int = 1) -> list[Batch]:
     """Corrupt all rows of this rank, then cut them into forward passes."""
-    selected = select(rows, objective.mask.rate, objective.name, vocabulary)
-    seen = corrupt(rows, selected, objective.mask, objective.name, vocabulary)
-    rule = OBJECTIVES[objective.name].rule
-    for first in range(0, len(seen), device_rows):
-        part = slice(first, first + device_rows)
-        width = int((rows.document[part] >= 0).sum(1).max())  # rows are filled from the left
-        fields = Tokens(
-            document=torch.from_numpy(rows.document[part, :width]),
-            side=torch.from_numpy(rows.side[part, :width]),
-            selected=torch.from_numpy(selected[part, :width]),
-            position=torch.from_numpy(rows.position[part, :width]),
-            language=torch.from_numpy(rows.language[part, :width]),
+    seen, selected = OBJECTIVES[objective.name].corrupt(rows, objective, run.model.vocabulary)
+    flexible = ranks.device.type == "cuda" and run.model.attention_dropout == 0
+    batches = []
+    for first in range(0, len(seen), run.batch.device_rows):
+        part = slice(first, first + run.batch.device_rows)
+        used = np.flatnonzero((rows.document[part] >= 0).any(0))
+        width = int(used[-1]) + 1 if len(used) else 1
+
+        def put(array: np.ndarray, part: slice = part, width: int = width) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array[part, :width])).to(ranks.device)
+
+        arrays = (rows.document, rows.side, selected, rows.position, rows.language)
+        batches.append(
+            Batch(
+                tokens=put(seen),
+                original=put(rows.tokens),
+                fields=Tokens(*map(put, arrays)),
+                offset=put(rows.offset),
+                key=put(rows.key.view(np.int64)),
+                row=torch.arange(len(seen), device=ranks.device)[part] * ranks.world_size + ranks.rank,
+                objective=objective,
+                step=step,
+                first_phase=in_first_phase(run, step),
+                block_masks=flexible,
+            )
         )
-        fields = Tokens(*(field.to(device) for field in fields))
-        chosen = fields.selected.flatten().nonzero().squeeze(1)
-        targets = torch.from_numpy(rows.tokens[part, :width]).to(device).flatten()[chosen]
-        tokens = torch.from_numpy(seen[part, :width]).to(device)
-        yield Batch(tokens, fields, boolean_mask(fields, rule), chosen, targets)
+    return batches
 
 
-def train_step(model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int) -> dict[str, float]:
+def in_first_phase(run: RunConfig, step: int) -> bool:
+    return run.schedule.first is not None and step <= run.schedule.first.steps
+
+
+def next_batches(run: RunConfig, objective: ObjectiveConfig, mixture: Mixture, ranks: Ranks, step: int) -> list[Batch]:
+    rows = mixture.assemble(mixture.next_layout(), ranks.rank, ranks.world_size)
+    return micro_batches(rows, objective, run, ranks, step)
+
+
+def train_step(
+    model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int
+) -> tuple[dict[str, float], list[tuple[ObjectiveConfig, list[Batch]]]]:
     """Gradients of one optimiser step: per objective, the mean over all its predictions of the step, on all ranks."""
     signals: dict[str, float] = {}
-    device_type = ranks.device.type
+    done = []
     # dropout depends on the step and the rank, so a resumed run draws what the uninterrupted one would have drawn
     torch.manual_seed(stable_hash(run.run_hash, "dropout", step, ranks.rank))
-    for objective, mixture in zip(run.objectives, mixtures, strict=True):
-        layout = mixture.next_layout()
-        rows = mixture.assemble(layout, ranks.rank, ranks.world_size)
-        batches = list(micro_batches(rows, objective, run.batch.device_rows, run.model.vocabulary, ranks.device))
-        count = sum(len(batch.targets) for batch in batches)
-        filled = int((rows.document >= 0).sum())
-        count, filled, slots = ranks.sum([count, filled, rows.tokens.size])
-        total, sums = 0.0, {}
-        for batch in batches:
-            with torch.autocast(device_type, torch.bfloat16) if run.precision == "bf16" else nullcontext():
-                loss = OBJECTIVES[objective.name].loss(model, batch)
-            (loss.total * (objective.weight / count)).backward()
-            total += float(loss.total.detach())
-            for name, value in loss.signals.items():
-                sums[name] = sums.get(name, 0.0) + value
-        total, *values = ranks.sum([total, *sums.values()])
-        signals[f"{objective.name}/loss"] = total / count
-        signals |= {f"{objective.name}/{name}": value / count for name, value in zip(sums, values, strict=True)}
-        signals[f"{objective.name}/predictions"] = count
+    for number, (objective, mixture) in enumerate(zip(run.objectives, mixtures, strict=True)):
+        if run.schedule.alternate and (step - 1) % len(run.objectives) != number:
+            continue
+        batches = next_batches(run, objective, mixture, ranks, step)
+        signals |= backward(model, run, objective, batches, ranks)
+        [filled] = ranks.sum([sum(int((batch.fields.document >= 0).sum()) for batch in batches)])
+        slots = mixture.rows * mixture.row_length
         signals[f"{objective.name}/tokens"] = filled
         signals[f"{objective.name}/padding"] = 1 - filled / slots
-    return signals
+        done.append((objective, batches))
+    return signals, done
+
+
+def backward(
+    model: nn.Module, run: RunConfig, objective: ObjectiveConfig, batches: list[Batch], ranks: Ranks
+) -> dict[str, float]:
+    """Add one objective's gradients; its losses and signals as means over all ranks."""
+    own = OBJECTIVES[objective.name]
+
+    def mixed() -> AbstractContextManager:
+        return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+
+    if own.prepare:
+        with mixed(), torch.no_grad():
+            for batch in batches:
+                own.prepare(model, batch)
+    counts = [own.count(batch) for batch in batches]
+    names = list(counts[0])
+    count = dict(zip(names, ranks.sum([sum(one[name] for one in counts) for name in names]), strict=True))
+    weight = {name: objective.weight * own.weights(objective).get(name, 1.0) for name in names}
+    sums = dict.fromkeys(names, 0.0)
+    noted: dict[str, list[float]] = {}
+    for batch in batches:
+        with mixed():
+            loss = own.loss(model, batch)
+        total = sum(value * (weight[name] / max(1, count[name])) for name, value in loss.sums.items())
+        if total.requires_grad:
+            total.backward()
+        for name, value in loss.sums.items():
+            sums[name] += float(value.detach())
+        for name, pair in loss.signals.items():
+            noted[name] = [a + b for a, b in zip(noted.get(name, [0.0, 0.0]), pair, strict=True)]
+    flat = ranks.sum([*sums.values(), *(value for pair in noted.values() for value in pair)])
+    means = {name: value / max(1, count[name]) for name, value in zip(names, flat, strict=False)}
+    pairs = zip(flat[len(names) :: 2], flat[len(names) + 1 :: 2], strict=True)
+    means |= {name: total / max(1, n) for name, (total, n) in zip(noted, pairs, strict=True)}
+    means["predictions"] = count[names[0]]
+    return {f"{objective.name}/{name}": value for name, value in means.items()}
 
 
 def check_finite(signals: dict[str, float], norm: float, mixtures: list[Mixture], step: int, run: RunConfig) -> None:
@@ -169,7 +221,8 @@ class Log:
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = path.read_text().splitlines() if path.exists() else []
             kept = [line for line in lines if is_whole(line) and json.loads(line)["step"] <= step]
-            path.write_text("".join(line + "\n" for line in kept))
+            with atomic_path(path) as temporary:  # killed here, the record of all steps before must not be lost
+                temporary.write_text("".join(line + "\n" for line in kept))
 
     def write(self, step: int, signals: dict[str, float], rate: float, norm: float, tokens: float) -> None:
         if not self.active:
@@ -198,6 +251,74 @@ def is_whole(line: str) -> bool:
         return False
 
 
+def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) -> None:
+    """Copy another run's weights; every weight that is not copied must have been announced as fresh."""
+    if path is None:
+        raise UserError(f"the run starts from run {init.run}: give its weights with --init")
+    given, _ = load_weights(path)
+    own = model.state_dict()
+    fresh = {name for name in own if name.startswith(init.fresh)} if init.fresh else set()
+    missing = sorted(set(own) - fresh - set(given))
+    shapes = [
+        f"{name} {list(given[name].shape)} -> {list(own[name].shape)}"
+        for name in sorted(set(own) & set(given) - fresh)
+        if given[name].shape != own[name].shape
+    ]
+    if missing or shapes:
+        problems = [f"not in the file: {', '.join(missing)}"] if missing else []
+        problems += [f"of another shape: {', '.join(shapes)}"] if shapes else []
+        raise UserError(f"{path}: cannot start from it: {'; '.join(problems)}. What is new belongs into init.fresh")
+    copied = {name: tensor for name, tensor in given.items() if name in own and name not in fresh}
+    model.load_state_dict(own | copied)
+    unused = sorted({name.split(".")[0] for name in set(given) - set(copied)})
+    print(
+        f"copied {len(copied)} weights of {path}; fresh: {', '.join(init.fresh) or 'none'}; "
+        f"not used: {', '.join(unused) or 'none'}",
+        file=sys.stderr,
+    )
+
+
+def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:
+    """What is never trained: momentum copies, and what the run freezes."""
+    prefixes = tuple(run.init.frozen) if run.init else ()
+    weights = model.named_parameters()
+    return {name for name, weight in weights if not weight.requires_grad or name.startswith(prefixes)}
+
+
+def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int) -> torch.optim.AdamW:
+    """AdamW over what is trained from this step on."""
+    train = run.schedule.first.train if in_first_phase(run, step) else None
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name not in frozen and (train is None or name.split(".")[0] in train))
+        weight.grad = None
+    return torch.optim.AdamW(
+        parameter_groups(model, run.optimizer.weight_decay),
+        lr=run.optimizer.peak_lr,
+        betas=run.optimizer.betas,
+        eps=run.optimizer.eps,
+        fused=True,
+    )
+
+
+def rate_of(run: RunConfig, step: int) -> float:
+    schedule, peak = run.schedule, run.optimizer.peak_lr
+    if schedule.first is None:
+        return learning_rate(step, peak, schedule.warmup_steps, schedule.steps)
+    if in_first_phase(run, step):
+        return peak * min(1.0, step / max(1, schedule.first.warmup_steps))
+    return learning_rate(
+        step - schedule.first.steps, peak, schedule.warmup_steps, schedule.steps - schedule.first.steps
+    )
+
+
+def start_objectives(model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks) -> None:
+    """Before the first step: momentum copies are taken, queues are filled."""
+    for objective, mixture in zip(run.objectives, mixtures, strict=True):
+        if start := OBJECTIVES[objective.name].start:
+            draw = functools.partial(next_batches, run, objective, mixture, ranks, 0)
+            start(model, objective, draw, ranks)
+
+
 def pretrain(arguments: argparse.Namespace) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
@@ -209,51 +330,59 @@ def pretrain(arguments: argparse.Namespace) -> int:
     seed = arguments.seed
 
     torch.manual_seed(stable_hash(seed, "init"))
-    model = PretrainingModel(run.model).to(ranks.device).train()
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, run.optimizer.weight_decay),
-        lr=run.optimizer.peak_lr,
-        betas=run.optimizer.betas,
-        eps=run.optimizer.eps,
-        fused=True,
-    )
+    model = PretrainingModel(run)
+    if run.init:
+        load_initial_weights(model, run.init, arguments.init)
+    model.to(ranks.device).train()
+    frozen = frozen_weights(model, run)
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
-    print_plan(run, model, mixtures, ranks)
 
     folder = (arguments.state or arguments.out.parent / "state") / content_hash([run.run_hash, data_hash, seed])
     saved = load_state(folder)
-    step, seconds_before, tokens_before = 0, 0.0, 0.0
+    step, seconds_before, totals = 0, 0.0, {}
+    optimizer = new_optimizer(model, run, frozen, step + 1)
+    print_plan(run, model, mixtures, ranks)
     if saved:
-        step, seconds_before, tokens_before = saved["step"], saved["seconds"], saved["tokens"]
+        step, seconds_before, totals = saved["step"], saved["seconds"], saved["totals"]
         model.load_state_dict(saved["model"])
+        optimizer = new_optimizer(model, run, frozen, step)
         optimizer.load_state_dict(saved["optimizer"])
         for mixture, state in zip(mixtures, saved["data"], strict=True):
             mixture.load_state(state)
         print(f"continuing after step {step} from {folder}", file=sys.stderr)
+    elif run.schedule.steps:
+        start_objectives(model, run, mixtures, ranks)
     log = Log(folder / "train.jsonl", step, run.schedule.steps, ranks.rank == 0)
-    started, tokens, signals = time.monotonic(), tokens_before, {}
+    started = time.monotonic()
 
     def save() -> None:
         if ranks.rank == 0:
             seconds = seconds_before + time.monotonic() - started
             data = [mixture.state() for mixture in mixtures]
-            state = {"step": step, "seconds": seconds, "tokens": tokens, "data": data}
+            state = {"step": step, "seconds": seconds, "totals": totals, "data": data}
             state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             save_state(folder, step, state, run.checkpoint.keep)
 
     while step < run.schedule.steps:
         step += 1
-        rate = learning_rate(step, run.optimizer.peak_lr, run.schedule.warmup_steps, run.schedule.steps)
+        if run.schedule.first and step == run.schedule.first.steps + 1:
+            optimizer = new_optimizer(model, run, frozen, step)
+        rate = rate_of(run, step)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        signals = train_step(model, run, mixtures, ranks, step)
+        signals, done = train_step(model, run, mixtures, ranks, step)
         ranks.sum_gradients(model)
         norm = clip_gradients(model, run.optimizer.clip)
         check_finite(signals, norm, mixtures, step, run)
         optimizer.step()
+        for objective, batches in done:
+            if after_step := OBJECTIVES[objective.name].after_step:
+                after_step(model, batches, ranks)
         seen = sum(value for name, value in signals.items() if name.endswith("/tokens"))
-        tokens += seen
+        for name, value in signals.items():
+            if name.endswith(("/tokens", "/predictions")):
+                totals[name] = totals.get(name, 0.0) + value
         log.write(step, signals, rate, norm, seen)
         stopped = stop.anywhere(ranks)
         if step < run.schedule.steps and (stopped or step % run.checkpoint.every_steps == 0):
@@ -265,7 +394,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
 
     if ranks.rank == 0:
         seconds = seconds_before + time.monotonic() - started
-        finish(arguments, run, model, signals, tokens, seconds, ranks, folder)
+        finish(arguments, run, model, totals, seconds, ranks, folder)
     ranks.close()
     return 0
 
@@ -274,8 +403,7 @@ def finish(
     arguments: argparse.Namespace,
     run: RunConfig,
     model: PretrainingModel,
-    signals: dict[str, float],
-    tokens: float,
+    totals: dict[str, float],
     seconds: float,
     ranks: Ranks,
     folder: Path,
@@ -285,16 +413,12 @@ def finish(
     log.touch()
     with atomic_path(arguments.log_json) as temporary:
         shutil.copyfile(log, temporary)
+    tokens = sum(value for name, value in totals.items() if name.endswith("/tokens"))
     flops = 0.0
-    for objective in run.objectives:
-        share = signals[f"{objective.name}/predictions"] / signals[f"{objective.name}/tokens"]
-        length = objective.row_length or run.batch.row_length
-        of_objective = (
-            tokens
-            * signals[f"{objective.name}/tokens"]
-            / sum(signals[f"{other.name}/tokens"] for other in run.objectives)
-        )
-        flops += cost.training_flops(run.model, of_objective, length, share)
+    for objective in run.objectives if tokens else ():
+        of_objective = totals[f"{objective.name}/tokens"]
+        share = totals[f"{objective.name}/predictions"] / of_objective
+        flops += cost.training_flops(run.model, of_objective, objective.row_length or run.batch.row_length, share)
     encoder = sum(p.numel() for p in model.encoder.parameters())
     write_json(
         arguments.cost,
@@ -324,7 +448,9 @@ def finish(
         "vocabulary_sha256": sha256_of(arguments.vocabulary),
         "dtype": "float32",
     }
-    save_weights(arguments.out, model, metadata)
+    left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
+    weights = {name: tensor for name, tensor in model.state_dict().items() if name.split(".")[0] not in left_out}
+    save_weights(arguments.out, weights, metadata)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -365,6 +491,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="final weights, safetensors")
     parser.add_argument("--log-json", type=Path, required=True, help="training log, one JSON object a line")
     parser.add_argument("--cost", type=Path, required=True, help="parameters, tokens, FLOPs, seconds as JSON")
+    parser.add_argument("--init", type=Path, help="final weights of the run that `init.run` names")
     parser.add_argument("--state", type=Path, help="folder of checkpoints (default: state/ beside --out)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--world-size", type=int, help="stop before step 0 unless this many processes were started")

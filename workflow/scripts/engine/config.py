@@ -12,7 +12,7 @@ import yaml
 
 from engine.corruption import MaskSpec
 from engine.model import ModelConfig
-from engine.objectives import OBJECTIVES
+from engine.options import DESCRIPTIONS
 from errors import UserError
 
 
@@ -27,6 +27,16 @@ class ObjectiveConfig:
     row_length: int | None = None
     block_length: int | None = None  # of monolingual text, in tokens; None: the whole row
     packing: bool = True  # several pairs (or blocks shorter than a row) in one row
+    draws: str | None = None  # objectives with one value here draw the same items with the same random choices
+    options: typing.Any = field(default_factory=dict)  # of this objective alone: a class of engine/options.py
+
+    def __post_init__(self):
+        if self.name in DESCRIPTIONS and isinstance(self.options, dict):
+            object.__setattr__(self, "options", build(DESCRIPTIONS[self.name].options, self.options, "options"))
+
+    @property
+    def draws_as(self) -> str:
+        return self.draws or self.name
 
 
 @dataclass(frozen=True)
@@ -46,16 +56,36 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
-class ScheduleConfig:
+class FirstPhase:
+    """Steps at the start that train some modules alone, at a constant rate; the optimiser starts afresh after them."""
+
     steps: int
+    train: tuple[str, ...]  # modules of the model; everything else is frozen
+    warmup_steps: int
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    steps: int  # the first phase included
     warmup_steps: int
     decay: str = "linear"
+    alternate: bool = False  # one objective a step, in turn, instead of all of them
+    first: FirstPhase | None = None
 
     def __post_init__(self):
         if self.decay != "linear":
             raise UserError(f"schedule.decay: `{self.decay}` is unknown; known: linear")
         if not 0 <= self.warmup_steps <= self.steps:
             raise UserError(f"schedule.warmup_steps: {self.warmup_steps} is not between 0 and steps ({self.steps})")
+
+
+@dataclass(frozen=True)
+class InitConfig:
+    """Start from the final weights of another run. New parts must be named: whatever else is missing is an error."""
+
+    run: str
+    fresh: tuple[str, ...] = ()  # modules, or prefixes of weights, that keep their random initialisation
+    frozen: tuple[str, ...] = ()  # prefixes of weights that are never trained
 
 
 @dataclass(frozen=True)
@@ -74,6 +104,7 @@ class RunConfig:
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    init: InitConfig | None = None
     precision: str = "fp32"
     numerics: int = 1  # raised by hand when the engine's results change on purpose
     kind: str = "pretrain"
@@ -93,8 +124,8 @@ def load_run(path: Path) -> RunConfig:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     for objective in run.objectives:
-        if objective.name not in OBJECTIVES:
-            known = ", ".join(OBJECTIVES)
+        if objective.name not in DESCRIPTIONS:
+            known = ", ".join(DESCRIPTIONS)
             raise UserError(f"{path}: objectives: `{objective.name}` is unknown to the engine; known: {known}")
         length = objective.row_length or run.batch.row_length
         if length > run.model.positions - 2:
@@ -140,6 +171,8 @@ def convert(hint: typing.Any, value: object, where: str) -> typing.Any:
         return float(value)
     if hint is int and isinstance(value, bool):
         raise UserError(f"key {where}: expected int, found {value!r}")
+    if hint is typing.Any:
+        return value
     if hint in (int, str, bool, dict) and isinstance(value, hint):
         return value
     raise UserError(f"key {where}: expected {getattr(hint, '__name__', hint)}, found {value!r}")

@@ -1,6 +1,7 @@
 """Which tokens are predicted, and what the encoder sees in their place."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,6 +9,9 @@ from engine.data import Rows
 from engine.randomness import mix, stable_hash, uniform
 from engine.tokenizer import FIRST_PIECE
 from errors import UserError
+
+if TYPE_CHECKING:
+    from engine.config import ObjectiveConfig
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,12 @@ class MaskSpec:
             raise UserError(f"mask.rate: {self.rate} is not between 0 and 1")
         if abs(self.mask + self.random + self.keep - 1) > 1e-9:
             raise UserError("mask: the shares mask, random and keep must sum to 1")
+
+
+def mask_tokens(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """BERT's masked rows: (tokens as seen, selected), each (R, T)."""
+    selected = select(rows, objective.mask.rate, objective.draws_as, vocabulary)
+    return corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected
 
 
 def select(rows: Rows, rate: float, purpose: str, vocabulary: int) -> np.ndarray:

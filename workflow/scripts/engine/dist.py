@@ -5,7 +5,7 @@ import signal
 
 import torch
 import torch.distributed as distributed
-from torch import nn
+from torch import Tensor, nn
 
 from errors import UserError
 
@@ -36,11 +36,25 @@ class Ranks:
         distributed.all_reduce(tensor)
         return tensor.tolist()
 
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows of all ranks one after another; each may have another number of them."""
+        if self.world_size == 1:
+            return rows
+        sizes = [0] * self.world_size
+        distributed.all_gather_object(sizes, len(rows))
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        everyone = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(everyone, padded)
+        return torch.cat([part[:size] for part, size in zip(everyone, sizes, strict=True)])
+
     def sum_gradients(self, model: nn.Module) -> None:
         """Every loss was divided by its count over all ranks, so gradients add up; one flat message per step."""
         if self.world_size == 1:
             return
-        parameters = [p for p in model.parameters() if p.requires_grad]
+        trained = [p for p in model.parameters() if p.requires_grad]
+        used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
+        parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
         distributed.all_reduce(flat)
         for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):

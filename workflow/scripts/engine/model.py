@@ -9,10 +9,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine.attention import DistanceBias, DistanceTable, Gate, attend
+from engine.attention_rules import Mask
 from engine.tokenizer import PAD
 from errors import UserError
 
 FIRST_POSITION = PAD + 1  # XLM-R numbers the first token of a row 2 and keeps row 1 of the table for padding
+
+
+@dataclass(frozen=True)
+class RelativeBias:
+    """Gated relative position bias (XLM-E); engine/attention.py has the equations and the reasons of the defaults."""
+
+    buckets: int = 32
+    max_distance: int = 128
+    gate_input: str = "query"  # or hidden: the layer's raw input, split into heads
+    gate_bias: bool = False
+    gate_per_head: bool = False
+    shared_by_layers: bool = True
+
+    def __post_init__(self):
+        if self.gate_input not in ("query", "hidden"):
+            raise UserError(f"model.relative_bias.gate_input: `{self.gate_input}` is unknown; known: query, hidden")
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,10 @@ class ModelConfig:
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-5
     init_std: float = 0.02
+    absolute_positions: bool = True
+    token_types: int = 0  # 2 in mBERT: which side of a pair a token is on
+    languages: int = 0  # 15 in XLM: a vector per language, added to every token
+    relative_bias: RelativeBias | None = None
 
     def __post_init__(self):
         if self.width % self.heads:
@@ -40,12 +62,14 @@ class SelfAttention(nn.Module):
         self.dropout = config.attention_dropout
         self.query_key_value = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
+        self.gate = Gate(config) if config.relative_bias else None
 
-    def forward(self, x_BTD: Tensor, allowed: Tensor | None) -> Tensor:
+    def forward(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
         B, T, D = x_BTD.shape
         q, k, v = self.query_key_value(x_BTD).view(B, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        gate_BHT = self.gate(q, x_BTD) if self.gate else None
         dropout = self.dropout if self.training else 0.0
-        mixed_BHTK = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
+        mixed_BHTK = attend(q, k, v, mask, dropout, distance_bias, gate_BHT)
         return self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))
 
 
@@ -61,9 +85,37 @@ class Block(nn.Module):
         self.ffn_norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BTD: Tensor, allowed: Tensor | None) -> Tensor:
-        x_BTD = self.attention_norm(x_BTD + self.dropout(self.attention(x_BTD, allowed)))
+    def self_attend(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
+        return self.attention_norm(x_BTD + self.dropout(self.attention(x_BTD, mask, distance_bias)))
+
+    def feed_forward(self, x_BTD: Tensor) -> Tensor:
         return self.ffn_norm(x_BTD + self.dropout(self.down(F.gelu(self.up(x_BTD)))))
+
+    def forward(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
+        return self.feed_forward(self.self_attend(x_BTD, mask, distance_bias))
+
+
+class CrossAttention(nn.Module):
+    """x <- LN(x + Attention(query = x, key = value = memory)): what a decoder block has besides."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.heads = config.heads
+        self.attention_dropout = config.attention_dropout
+        self.query = nn.Linear(config.width, config.width)
+        self.key_value = nn.Linear(config.width, 2 * config.width)
+        self.output = nn.Linear(config.width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+        initialise(self, config.init_std)
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Mask | None) -> Tensor:
+        B, T, D = x_BTD.shape
+        q_BHTK = self.query(x_BTD).view(B, T, self.heads, -1).transpose(1, 2)
+        k, v = self.key_value(memory_BSD).view(B, -1, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed_BHTK = attend(q_BHTK, k, v, mask, dropout)
+        return self.norm(x_BTD + self.dropout(self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))))
 
 
 class Encoder(nn.Module):
@@ -71,33 +123,78 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)
-        self.positions = nn.Embedding(config.positions, config.width, padding_idx=PAD)
+        if config.absolute_positions:
+            self.positions = nn.Embedding(config.positions, config.width, padding_idx=PAD)
+        if config.token_types:
+            self.token_types = nn.Embedding(config.token_types, config.width)
+        if config.languages:
+            self.languages = nn.Embedding(config.languages, config.width)
         self.embedding_norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        if config.relative_bias:
+            tables = 1 if config.relative_bias.shared_by_layers else config.layers
+            self.distances = nn.ModuleList(DistanceTable(config) for _ in range(tables))
         initialise(self, config.init_std)
+
+    def embed(
+        self,
+        tokens_BT: Tensor,
+        positions_BT: Tensor | None = None,
+        sides_BT: Tensor | None = None,
+        languages_BT: Tensor | None = None,
+        added_BTD: Tensor | None = None,
+    ) -> Tensor:
+        """LN of the sum of all embeddings (B, T, D). `added_BTD` is what an objective adds of its own."""
+        x_BTD = self.tokens(tokens_BT)
+        if self.config.absolute_positions:
+            x_BTD = x_BTD + self.positions(numbered(tokens_BT) if positions_BT is None else positions_BT)
+        if self.config.token_types:
+            x_BTD = x_BTD + self.token_types(torch.zeros_like(tokens_BT) if sides_BT is None else sides_BT.long())
+        if self.config.languages:
+            if languages_BT is None:
+                raise ValueError("a model with language embeddings must be told the language of each token")
+            x_BTD = x_BTD + self.languages(languages_BT.long())
+        if added_BTD is not None:
+            x_BTD = x_BTD + added_BTD
+        return self.dropout(self.embedding_norm(x_BTD))
+
+    def distance_biases(self, tokens_BT: Tensor, positions_BT: Tensor | None) -> list[DistanceBias | None]:
+        """One per layer; layers that share a table share the bias."""
+        if not self.config.relative_bias:
+            return [None] * len(self.blocks)
+        positions_BT = numbered(tokens_BT) if positions_BT is None else positions_BT
+        biases = [table(positions_BT) for table in self.distances]
+        return biases * len(self.blocks) if len(biases) == 1 else biases
 
     def forward(
         self,
         tokens_BT: Tensor,
         positions_BT: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         all_layers: bool = False,
+        sides_BT: Tensor | None = None,
+        languages_BT: Tensor | None = None,
+        added_BTD: Tensor | None = None,
     ) -> Tensor | list[Tensor]:
         """Last-layer states (B, T, D), or with all_layers the list [embeddings, layer 1, ..., layer L].
 
-        mask: None, or real tokens as bool (B, T), or allowed[query, key] as bool (B, 1, T, T).
+        mask: None, or real tokens as bool (B, T), or allowed[query, key] as bool (B, 1, T, T), or a block mask.
         """
-        if positions_BT is None:
-            positions_BT = (torch.arange(tokens_BT.shape[1], device=tokens_BT.device) + FIRST_POSITION)[None]
-        allowed = mask[:, None, None, :] if mask is not None and mask.dim() == 2 else mask
-        x_BTD = self.dropout(self.embedding_norm(self.tokens(tokens_BT) + self.positions(positions_BT)))
+        if isinstance(mask, Tensor) and mask.dim() == 2:
+            mask = mask[:, None, None, :]
+        x_BTD = self.embed(tokens_BT, positions_BT, sides_BT, languages_BT, added_BTD)
         states = [x_BTD]
-        for block in self.blocks:
-            x_BTD = block(x_BTD, allowed)
+        for block, bias in zip(self.blocks, self.distance_biases(tokens_BT, positions_BT), strict=True):
+            x_BTD = block(x_BTD, mask, bias)
             if all_layers:
                 states.append(x_BTD)
         return states if all_layers else x_BTD
+
+
+def numbered(tokens_BT: Tensor) -> Tensor:
+    """(1, T) positions of rows that begin at the first position."""
+    return (torch.arange(tokens_BT.shape[1], device=tokens_BT.device) + FIRST_POSITION)[None]
 
 
 class MaskedLanguageModelHead(nn.Module):

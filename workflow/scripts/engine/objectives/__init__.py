@@ -1,8 +1,10 @@
-"""The objectives by the name that a run file uses. A new one is one entry here and one function beside it."""
+"""The objectives by the name that a run file uses. A new one is a function beside this file, an entry here and one in
+engine/options.py, which says what it reads."""
 
 from engine.objectives import mlm
+from engine.objectives.base import Objective
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, Objective] = {
     "mmlm": mlm.MMLM,
     "tlm": mlm.TLM,
 }

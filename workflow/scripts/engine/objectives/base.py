@@ -1,35 +1,92 @@
-"""What an objective is: rows of one kind of data, a corruption, an attention rule, and a loss over a batch."""
+"""What an objective is: a corruption of rows, a loss over a batch, and, where it needs them, modules and hooks.
+
+Most objectives are one loss function, with the defaults for all else. The order within one step, per objective:
+
+    corrupt          numpy, the rows of this rank      which tokens are selected, what the encoder sees
+    prepare          torch, no gradient, per batch     generate, align, encode keys
+    count            per batch                         predictions, summed over the whole step and all ranks
+    loss             torch, per batch                  sums, which the engine divides by those counts
+    after_step       once, after the optimiser         momentum encoders, queues
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor, nn
 
-from engine.attention_rules import Rule, Tokens
+from engine.attention_rules import Mask, Rule, Tokens, block_mask, boolean_mask, full
+from engine.corruption import mask_tokens
+from engine.data import Rows
+from engine.dist import Ranks
+from engine.model import Encoder, MaskedLanguageModelHead
+
+if TYPE_CHECKING:
+    from engine.config import ObjectiveConfig
 
 
 @dataclass
 class Batch:
-    """One micro-batch on the device. tokens is what the encoder sees, targets what stood at the selected places."""
+    """One micro-batch on the device. An objective's `prepare` may put its results in `extra` (or change tokens)."""
 
-    tokens: Tensor  # (B, T)
+    tokens: Tensor  # (B, T) what the encoder sees
+    original: Tensor  # (B, T) before corruption
     fields: Tokens  # each (B, T)
-    mask: Tensor  # (B, 1, T, T) bool
-    selected: Tensor  # (N,) flat indices into (B, T)
-    targets: Tensor  # (N,)
+    offset: Tensor  # (B, T) index of the token within its item
+    key: Tensor  # (B, T) int64, the item's random bits: a draw from it depends on nothing else
+    row: Tensor  # (B,) number of the row within the step, over all ranks
+    objective: "ObjectiveConfig"
+    step: int
+    first_phase: bool = False  # schedule.first: only some of the model is trained
+    block_masks: bool = False  # for FlexAttention
+    extra: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.selected = self.fields.selected.flatten().nonzero().squeeze(1)  # (N,) flat indices into (B, T)
+        self.targets = self.original.flatten()[self.selected]  # (N,)
+
+    def mask(self, rule: Rule = full, fields: Tokens | None = None) -> Mask:
+        return (block_mask if self.block_masks else boolean_mask)(fields or self.fields, rule)
+
+    def states(self, encoder: Encoder, rule: Rule = full, all_layers: bool = False) -> Tensor | list[Tensor]:
+        """The encoder's states (B, T, D) of the batch as it is; see Encoder.forward."""
+        fields = self.fields
+        return encoder(self.tokens, fields.position, self.mask(rule), all_layers, fields.side, self.languages(encoder))
+
+    def languages(self, encoder: Encoder) -> Tensor | None:
+        return self.fields.language if encoder.config.languages else None
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums, not means: the engine divides by the count over the whole step, so that micro-batches do not matter."""
+    """Sums, not means: the engine divides by counts over the whole step, so that micro-batches do not matter."""
 
-    total: Tensor  # scalar
-    count: int
-    signals: dict[str, float]  # sums over `count`, logged as means
+    sums: dict[str, Tensor]  # scalars, under the names that `count` uses
+    signals: dict[str, tuple[float, float]] = field(default_factory=dict)  # (sum, count), logged as means
+
+
+def mlm_head(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Module]:
+    return {"mlm_head": MaskedLanguageModelHead(model.encoder.config)}
+
+
+def count_selected(batch: Batch) -> dict[str, int]:
+    return {"loss": len(batch.targets)}
+
+
+def all_one(objective: "ObjectiveConfig") -> dict[str, float]:
+    return {}
 
 
 @dataclass(frozen=True)
 class Objective:
-    data: str  # mono or bitext
-    rule: Rule
     loss: Callable[[nn.Module, Batch], Loss]
+    rule: Rule = full  # who sees whom; an objective of several passes names its main one
+    modules: Callable[[nn.Module, "ObjectiveConfig"], dict[str, nn.Module]] = mlm_head  # equal names are shared
+    training_only: tuple[str, ...] = ()  # modules that the final weights leave out
+    corrupt: Callable[[Rows, "ObjectiveConfig", int], tuple[np.ndarray, np.ndarray]] = mask_tokens
+    prepare: Callable[[nn.Module, Batch], None] | None = None
+    count: Callable[[Batch], dict[str, int]] = count_selected
+    weights: Callable[["ObjectiveConfig"], dict[str, float]] = all_one  # of its losses
+    start: Callable[[nn.Module, "ObjectiveConfig", Callable[[], list[Batch]], Ranks], None] | None = None
+    after_step: Callable[[nn.Module, list[Batch], Ranks], None] | None = None

@@ -18,10 +18,10 @@ CHUNK = 4096  # selected positions whose logits exist at one time
 
 
 def masked_lm_loss(model: nn.Module, batch: Batch) -> Loss:
-    states_BTD = model.encoder(batch.tokens, batch.fields.position, batch.mask)
+    states_BTD = batch.states(model.encoder, full)
     states_ND = states_BTD.flatten(0, 1)[batch.selected]
     total, correct = selected_cross_entropy(model, states_ND, batch.targets)
-    return Loss(total, len(batch.targets), {"accuracy": float(correct)})
+    return Loss({"loss": total}, {"accuracy": (float(correct), len(batch.targets))})
 
 
 def selected_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,10 +37,11 @@ def selected_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tenso
 
 
 def chunk_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    logits_NV = model.mlm_head(states_ND, model.encoder.tokens.weight).float()
+    logits_NV = model.mlm_head(states_ND, model.encoder.tokens.weight)
+    logits_NV = logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
     loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
     return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
 
 
-MMLM = Objective(data="mono", rule=full, loss=masked_lm_loss)
-TLM = Objective(data="bitext", rule=full, loss=masked_lm_loss)
+MMLM = Objective(masked_lm_loss)
+TLM = Objective(masked_lm_loss)

@@ -1,0 +1,59 @@
+"""Tiny models and batches for the tests of the engine, in fp64, with the embeddings' activations at hand."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
+from engine.data import Mixture
+from engine.dist import Ranks
+from engine.model import Encoder, ModelConfig
+from engine.objectives.base import Batch
+from pretrain import PretrainingModel, next_batches
+from small_corpus import VOCABULARY
+
+CONFIG = ModelConfig(3, 16, 2, 32, 60, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.2)
+
+
+@pytest.fixture()
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def run_of(*objectives: ObjectiveConfig, device_rows: int = 99, **model: object) -> RunConfig:
+    return RunConfig(
+        name="test",
+        data={},
+        model=dataclasses.replace(CONFIG, **model),
+        objectives=objectives,
+        batch=BatchConfig(rows=8, row_length=32, device_rows=device_rows),
+        optimizer=OptimizerConfig(peak_lr=1e-2),
+        schedule=ScheduleConfig(steps=10, warmup_steps=1),
+    )
+
+
+def model_of(run: RunConfig, seed: int = 1) -> PretrainingModel:
+    torch.manual_seed(seed)
+    return PretrainingModel(run).eval()
+
+
+def batches_of(own: Mixture, objective: ObjectiveConfig, step: int = 1, **options: object) -> list[Batch]:
+    return next_batches(run_of(objective, **options), objective, own, Ranks(), step)
+
+
+def watch_embeddings(encoder: Encoder) -> list[Tensor]:
+    """The activations after the embedding's LayerNorm of every pass from now on, to differentiate with respect to:
+    the tables are tied, so their own gradients say nothing about who saw whom."""
+    seen: list[Tensor] = []
+
+    def note(module: torch.nn.Module, inputs: tuple, output: Tensor) -> Tensor:
+        output = output if output.requires_grad else output.requires_grad_()
+        seen.append(output)
+        return output
+
+    encoder.embedding_norm.register_forward_hook(note)
+    return seen
