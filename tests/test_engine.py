@@ -160,7 +160,7 @@ def test_no_decay_on_biases_and_layer_norms():
 
 
 def test_every_objective_says_what_it_reads():
-    assert OBJECTIVES.keys() == DESCRIPTIONS.keys()
+    assert OBJECTIVES.keys() <= DESCRIPTIONS.keys()
     for name, about in DESCRIPTIONS.items():
         assert about.data in ("mono", "bitext"), name
     assert OBJECTIVES["mmlm"].rule is full
@@ -172,7 +172,7 @@ def test_every_objective_says_what_it_reads():
         ({"wrong": 1}, "unknown key wrong"),
         ({"model": {"layers": "two"}}, r"model\.layers: expected int"),
         ({"model": {"heads": 3}}, r"model\.heads: 3 does not divide"),
-        ({"objectives": [{"name": "nothing"}]}, "`nothing` is unknown to the engine; known: mmlm, tlm"),
+        ({"objectives": [{"name": "nothing"}]}, "`nothing` is unknown to the engine; known: mmlm, tlm, camlm"),
         (
             {"objectives": [{"name": "mmlm", "row_length": 99}]},
             r"rows of 99 tokens need model\.positions >= 101, not 34",

@@ -173,6 +173,8 @@ def convert(hint: typing.Any, value: object, where: str) -> typing.Any:
         raise UserError(f"key {where}: expected int, found {value!r}")
     if hint is typing.Any:
         return value
+    if origin is typing.Literal:
+        return value  # Options say what is known
     if hint in (int, str, bool, dict) and isinstance(value, hint):
         return value
     raise UserError(f"key {where}: expected {getattr(hint, '__name__', hint)}, found {value!r}")

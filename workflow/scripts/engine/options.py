@@ -1,28 +1,159 @@
 """What each objective reads, how its items lie in a row, and its options. No torch here: the plan reads it too.
 
-Forms of an item (engine/data.py writes them):
-    blocks    <s> s1 </s> s2 </s> ...                 whole sentences of one language
-    pairs     <s> x </s> [</s>] y </s>                a translation pair as one sequence
-    apart     <s> x </s> <s> y </s>                   a pair whose sides are numbered from the first position each
-    segments  <s> s1 </s> s2 </s> <s> s3 </s> ...     a document's block cut near its middle; as `apart`
+The forms of an item are described where they are written, in engine/data.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_type_hints
+
+from errors import UserError
 
 
 @dataclass(frozen=True)
-class NoOptions:
-    pass
+class Options:
+    """The options of an objective that has none of its own."""
+
+    def __post_init__(self):
+        for name, hint in get_type_hints(type(self)).items():
+            if (known := get_args(hint)) and getattr(self, name) not in known:
+                raise UserError(
+                    f"options.{name}: `{getattr(self, name)}` is unknown; known: {', '.join(map(str, known))}"
+                )
+        for own in fields(self):
+            share = getattr(self, own.name)
+            if own.type is float and own.name.endswith("_share") and not 0 <= share <= 1:
+                raise UserError(f"options.{own.name}: {share} is not between 0 and 1")
+
+
+@dataclass(frozen=True)
+class CamlmOptions(Options):
+    masks: Literal["in-place", "append"] = "in-place"  # append: the sentence stays whole, masks stand after the pair
+    siblings: bool = False  # masks of one side see each other
+    language_embedding: Literal["queries", "none"] = "queries"  # a mask cannot see its own sentence
+
+
+@dataclass(frozen=True)
+class BtmlmOptions(Options):
+    ratio_share: float = 0.2  # pseudo tokens per token of the sentence; 0.05 to 0.2 in ERNIE-M figure 6
+    placement: Literal["consecutive", "scattered"] = "consecutive"
+    decoding: Literal["argmax", "sample"] = "argmax"
+    siblings: bool = False
+    language_embedding: Literal["queries", "none"] = "queries"
+    start_share: float = 0.1  # of all steps: masked language modelling alone until then
+    languages: Literal["paired", "all"] = "paired"  # all: languages without bitext too, towards English
+    alpha: float = 0.7  # English sentences: target languages by (number of pairs) ^ alpha
+
+
+@dataclass(frozen=True)
+class RtdOptions(Options):
+    generator_layers: int = 4
+    discriminator_weight: float = 50.0  # lambda of XLM-E
+    share: Literal["both", "no-discriminator-gradient"] = "both"  # the token table's gradients
+    sampling: Literal["train", "eval"] = "train"  # eval: a second pass of the generator without dropout
+    head: Literal["dense", "linear"] = "dense"  # ELECTRA's or COCO-LM's discriminator head
+
+
+@dataclass(frozen=True)
+class VecoOptions(Options):
+    cs_self: Literal["causal", "full"] = "causal"  # who a token sees of its own side in cross-sequence modelling
+
+
+@dataclass(frozen=True)
+class VecoPairsOptions(VecoOptions):
+    tlm: bool = True
+
+
+@dataclass(frozen=True)
+class PpaOptions(Options):
+    queue: int = 32000
+    momentum: float = 0.999
+    temperature: float = 0.05
+    projection: int = 300
+    normalise: Literal["z", "h_only"] = "z"
+    sentences: Literal["tlm", "mlm", "none"] = "tlm"  # beside the contrast: on the pair, on each side alone, nothing
+
+
+@dataclass(frozen=True)
+class XlcoOptions(Options):
+    queue: int = 131072
+    momentum: float = 0.9999
+    temperature: float = 0.25
+    layer: int = 8  # 0 is the embedding output
+
+
+@dataclass(frozen=True)
+class DwaOptions(Options):
+    layer: int = 10  # whose states are aligned
+    sinkhorn: int = 2
+    alpha: float = 0.9
+    rounds: int = 2
+    tlm: bool = True
+
+
+@dataclass(frozen=True)
+class HictlOptions(Options):
+    temperature: float = 0.1
+    negatives: int = 64  # sampled vocabulary entries of the word contrast
+    queue: int = 0  # 0: the other pairs of the step
+
+
+@dataclass(frozen=True)
+class CodeSwitchOptions(Options):
+    replaced_share: float = 0.3  # of the words, at most
+    source_share: float = 0.1  # rows left as they are
+    target_share: float = 0.1  # rows that are the translation
+
+
+@dataclass(frozen=True)
+class ParaphraseOptions(Options):
+    negative_share: float = 0.5
+
+
+@dataclass(frozen=True)
+class DenoisingOptions(Options):
+    removed_share: float = 0.35
+    span: float = 3.5  # mean of the Poisson lengths
+    permute: bool = True
+    decoder_layers: int = 12
+
+
+@dataclass(frozen=True)
+class SpanOptions(Options):
+    removed_share: float = 0.15
+    span: float = 3.0
+    decoder_layers: int = 12
 
 
 @dataclass(frozen=True)
 class Description:
     data: str  # mono or bitext
     form: str
-    options: type = NoOptions
+    options: type = Options
 
 
 DESCRIPTIONS = {
     "mmlm": Description("mono", "blocks"),
     "tlm": Description("bitext", "pairs"),
+    # ERNIE-M
+    "camlm": Description("bitext", "pairs", CamlmOptions),
+    "btmlm": Description("mono", "placeholders", BtmlmOptions),
+    # XLM-E
+    "mrtd": Description("mono", "blocks", RtdOptions),
+    "trtd": Description("bitext", "pairs", RtdOptions),
+    # VECO
+    "veco-mono": Description("mono", "segments", VecoOptions),
+    "veco-pairs": Description("bitext", "apart", VecoPairsOptions),
+    # PPA, InfoXLM, XLM-Align
+    "ppa": Description("bitext", "apart", PpaOptions),
+    "xlco": Description("bitext", "mixup", XlcoOptions),
+    "dwa": Description("bitext", "pairs", DwaOptions),
+    # the other baselines: mBERT, Unicoder, ALM, HICTL, mBART, mT5
+    "nsp": Description("mono", "next-sentences"),
+    "word-recovery": Description("bitext", "pairs"),
+    "paraphrase": Description("bitext", "pairs", ParaphraseOptions),
+    "cross-lingual-mlm": Description("bitext", "alternating"),
+    "code-switch": Description("bitext", "pairs", CodeSwitchOptions),
+    "hictl": Description("bitext", "apart", HictlOptions),
+    "denoising": Description("mono", "twice", DenoisingOptions),
+    "spans": Description("mono", "twice", SpanOptions),
 }
