@@ -35,6 +35,12 @@ rule models:
         pretrain_outputs(),
 
 
+# Losses and health signals by step, one page a run: results/<scale>/runs/<run>/training.png
+rule training:
+    input:
+        training_plots(),
+
+
 rule scores:
     input:
         f"results/{SCALE}/scores.tsv",

@@ -1,12 +1,15 @@
 """Figures: the points that are drawn, the look, and the bytes."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 
 import made_up
 import plot_figure
+import plot_training
 from errors import UserError
 from tables import load_spec
 
@@ -134,3 +137,35 @@ def test_a_layer_without_a_language_is_an_error(repository, spec, tmp_path):
     made_up.write_score(tmp_path, "xlm", "tatoeba", "zero-shot-retrieval", 1, scores)
     with pytest.raises(UserError, match=r"xlm tatoeba seed 1, layer 0: languages ar, es, hi, ru, zh are missing"):
         plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+
+
+def write_log(path: Path, seed: int) -> None:
+    rows = [
+        {
+            "step": step,
+            "lr": 0.1,
+            "gradient_norm": 1.0,
+            "mmlm/loss": 5.0 - step * seed,
+            "tlm/loss": 4.0,
+            "tlm/tokens": 9,
+        }
+        for step in (1, 2, 3)
+    ]
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_training_is_drawn_by_signal_objective_and_seed(tmp_path):
+    logs = [tmp_path / f"seed-{seed}" / "train.jsonl" for seed in (1, 2)]
+    for seed, path in enumerate(logs, start=1):
+        write_log(path, seed)
+    curves = plot_training.read_curves(logs)
+    assert curves["mmlm/loss"]["seed-2"] == [(1, 3.0), (2, 1.0), (3, -1.0)]
+    assert plot_training.panels(curves) == {"loss": ["mmlm/loss", "tlm/loss"], "gradient_norm": ["gradient_norm"]}
+    figure = plot_training.draw(curves, "test")
+    losses = figure.axes[0]
+    assert losses.get_title() == "loss" and len(losses.lines) == 4
+    assert [text.get_text() for text in losses.get_legend().get_texts()] == ["mmlm", "tlm"]
+    logs[1].write_text('{"step": 1}\n{"ste')
+    with pytest.raises(UserError, match=r"train\.jsonl, line 2: not JSON"):
+        plot_training.read_curves(logs)

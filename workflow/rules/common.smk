@@ -329,6 +329,19 @@ def pretrain_outputs():
     ]
 
 
+def training_logs(wildcards):
+    seeds = sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    return [
+        f"results/{wildcards.scale}/runs/{wildcards.run}/seed-{seed}/train.jsonl"
+        for seed in seeds
+    ]
+
+
+def training_plots():
+    trained = [run for run in RUNS if plan.resolve_run(PLAN, run)["schedule"]["steps"]]
+    return [f"{S}/runs/{run}/training.png" for run in trained]
+
+
 def data_outputs():
     mono, bitext = plan.data_of_runs(PLAN, RUNS)
     return [

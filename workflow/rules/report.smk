@@ -8,6 +8,7 @@ localrules:
     plot_figure,
     make_document,
     compile_document,
+    plot_training,
 
 
 rule collect_scores:
@@ -156,3 +157,27 @@ rule compile_document:
         code=code("compile_document"),
     shell:
         "python {input.script} --tex {input.document} --out {output.pdf} > {log} 2>&1"
+
+
+rule plot_training:
+    input:
+        script="workflow/scripts/plot_training.py",
+        logs=training_logs,
+    output:
+        pdf="results/{scale}/runs/{run}/training.pdf",
+        png=report("results/{scale}/runs/{run}/training.png", category="training"),
+    log:
+        "results/{scale}/logs/plot_training/{run}.log",
+    benchmark:
+        "results/{scale}/benchmarks/plot_training/{run}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("plot_training", "mem_mb", 1000),
+        runtime=resource("plot_training", "runtime", 10),
+    params:
+        code=code("plot_training"),
+    shell:
+        'python {input.script} --logs {input.logs} --title "{wildcards.run} at scale {wildcards.scale}" '
+        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"

@@ -1,0 +1,171 @@
+"""Every mix of objectives, trained for real: the result depends neither on how rows are cut into forward passes, nor on
+the number of processes, nor on an interruption."""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import pretrain
+from engine.objectives import OBJECTIVES
+from small_corpus import write_run
+from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+
+STEPS = 20
+ALL_MASKED = {"mask": 1.0, "random": 0.0, "keep": 0.0}
+ERNIE_M = [
+    {"name": "mmlm"},
+    {"name": "btmlm", "options": {"start_share": 0.3}},
+    {"name": "camlm", "mask": ALL_MASKED},
+    {"name": "tlm"},
+]
+MIXES: dict[str, dict] = {
+    "mbert": {"objectives": [{"name": "nsp", "pair_separators": 1}], "model": {"token_types": 2}},
+    "xlm": {
+        "objectives": [{"name": "mmlm"}, {"name": "tlm", "reset_positions": True}],
+        "schedule": {"alternate": True},
+        "model": {"languages": 3},
+    },
+    "ernie-m": {"objectives": ERNIE_M},
+    "ernie-m-append-sample": {
+        "objectives": [
+            {"name": "btmlm", "options": {"decoding": "sample", "placement": "scattered", "languages": "all"}},
+            {"name": "camlm", "mask": ALL_MASKED, "options": {"masks": "append", "siblings": True}},
+        ]
+    },
+    "xlm-e": {
+        "objectives": [
+            {"name": "mrtd", "mask": ALL_MASKED, "options": {"generator_layers": 1}},
+            {"name": "trtd", "mask": ALL_MASKED, "pair_separators": 1, "options": {"generator_layers": 1}},
+        ],
+        "model": {"relative_bias": {}},
+    },
+    "veco": {
+        "objectives": [{"name": "veco-mono"}, {"name": "veco-pairs", "mask": {"rate": 0.25}}],
+        "schedule": {"alternate": True, "first": {"steps": 5, "train": ["cross_attention"], "warmup_steps": 2}},
+    },
+    "ppa": {
+        "objectives": [{"name": "ppa", "pair_separators": 1, "options": {"queue": 64, "momentum": 0.9}}],
+        "model": {"token_types": 2},
+    },
+    "infoxlm": {
+        "objectives": [
+            {"name": "mmlm"},
+            {"name": "tlm", "pair_separators": 1},
+            {"name": "xlco", "options": {"queue": 64, "momentum": 0.9, "layer": 1}},
+        ]
+    },
+    "xlm-align": {
+        "objectives": [{"name": "mmlm"}, {"name": "dwa", "pair_separators": 1, "options": {"layer": 1}}],
+    },
+    "unicoder": {
+        "objectives": [
+            {"name": "mmlm"},
+            {"name": "word-recovery"},
+            {"name": "paraphrase"},
+            {"name": "cross-lingual-mlm"},
+        ]
+    },
+    "alm": {"objectives": [{"name": "code-switch"}]},
+    "hictl": {"objectives": [{"name": "hictl"}]},
+    "mbart": {"objectives": [{"name": "denoising", "options": {"decoder_layers": 2}}]},
+    "mt5": {"objectives": [{"name": "spans", "options": {"decoder_layers": 2}}]},
+}
+MIXES = {
+    name: mix for name, mix in MIXES.items() if all(objective["name"] in OBJECTIVES for objective in mix["objectives"])
+}
+
+
+def mixed(objectives: list[dict]) -> list[dict]:
+    """Shares of a mask spec must sum to one: a test names those that it changes."""
+    whole = {"rate": 0.15, "mask": 0.8, "random": 0.1, "keep": 0.1}
+    return [objective | {"mask": whole | objective.get("mask", {})} for objective in objectives]
+
+
+def write(folder: Path, mix: dict, **changes: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run(folder / "run.yaml", steps=STEPS, **(mix | {"objectives": mixed(mix["objectives"])} | changes))
+
+
+def arguments(corpus: Path, folder: Path) -> argparse.Namespace:  # noqa: F811
+    """What pretrain.main would have parsed."""
+    words = command(corpus, folder)[2:]
+    values = {name[2:].replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    paths = {name: Path(value) for name, value in values.items() if name != "seed"}
+    return argparse.Namespace(**paths, seed=1, init=None, state=None, threads=1, world_size=None)
+
+
+def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> tuple[list[dict], dict[str, torch.Tensor]]:  # noqa: F811
+    write(folder, mix, **changes)
+    torch.set_num_threads(1)
+    assert pretrain.pretrain(arguments(corpus, folder)) == 0
+    return log(folder), load_file(folder / "model.safetensors")
+
+
+def log(folder: Path) -> list[dict]:
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
+
+
+def differences(one: list[dict], other: list[dict]) -> dict[str, float]:
+    """Losses of the two logs that are not the same to 1e-5."""
+    assert [row.keys() for row in one] == [row.keys() for row in other]
+    losses = [(a[name], b[name], f"step {a['step']} {name}") for a, b in zip(one, other, strict=True) for name in a]
+    return {name: a - b for a, b, name in losses if abs(a - b) > 1e-5 * max(1.0, abs(a))}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_device_rows_do_not_change_the_losses(corpus, tmp_path, name):  # noqa: F811
+    logs = {n: train(corpus, tmp_path / str(n), MIXES[name], batch={"device_rows": n})[0] for n in (4, 2, 1)}
+    assert not differences(logs[4], logs[2])
+    assert not differences(logs[4], logs[1])
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):  # noqa: F811
+    mix = MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1}}
+    whole_log, whole = train(corpus, tmp_path / "whole", mix)
+    rng = random.Random(name)
+    uninterrupted = pretrain.rate_of
+    for stop in sorted(rng.sample(range(4, STEPS), 3)):
+
+        def stopped(run, step, stop=stop):
+            if step == stop:
+                raise KeyboardInterrupt
+            return uninterrupted(run, step)
+
+        monkeypatch.setattr(pretrain, "rate_of", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(corpus, tmp_path / "cut", mix)
+        monkeypatch.setattr(pretrain, "rate_of", uninterrupted)
+    cut_log, cut = train(corpus, tmp_path / "cut", mix)
+    assert cut_log == whole_log
+    assert cut.keys() == whole.keys()
+    assert all(torch.equal(cut[weight], whole[weight]) for weight in whole)
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(corpus, tmp_path):  # noqa: F811
+    """All mixes in one start of two processes: starting is what takes the time."""
+    calls = []
+    for name, mix in MIXES.items():
+        write(tmp_path / "two" / name, mix)
+        calls.append(command(corpus, tmp_path / "two" / name, "--world-size", "2")[1:])
+    script = tmp_path / "all.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
+        f"for sys.argv in {calls!r}:\n    assert pretrain.main() == 0\n"
+    )
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(launcher, capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    for name, mix in MIXES.items():
+        assert not differences(train(corpus, tmp_path / "one" / name, mix)[0], log(tmp_path / "two" / name)), name

@@ -1,0 +1,101 @@
+"""Draw the training of one run: its losses and health signals by step, one panel per signal, one line per seed.
+
+What to look for: losses that fall, a gradient norm without spikes, replaced-token detection better on replaced tokens
+than guessing, a contrast that finds its positives, pseudo tokens that are not copies.
+"""
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from errors import UserError, run_main
+from plot_figure import COLOURS, LINE_STYLES, STYLE, save
+
+HIDDEN = ("tokens", "predictions", "tokens_per_second", "lr", "step")  # equal at every step, or the machine's
+    "tokens",
+    "predictions",
+    "tokens_per_second",
+    "lr",
+    "step",
+)  # same at every step, or in the log for other reasons
+COLUMNS = 3
+
+Curves = dict[str, dict[str, list[tuple[int, float]]]]  # signal ("mmlm/loss") -> seed -> (step, value)
+
+
+def read_log(path: Path) -> list[dict[str, float]]:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {number}: not JSON ({error}); delete the file and train again") from None
+    return rows
+
+
+def read_curves(logs: list[Path]) -> Curves:
+    curves: Curves = defaultdict(lambda: defaultdict(list))
+    for path in logs:
+        for row in read_log(path):
+            for name, value in row.items():
+                if name.split("/")[-1] not in HIDDEN:
+                    curves[name][path.parent.name].append((row["step"], value))
+    return curves
+
+
+def panels(curves: Curves) -> dict[str, list[str]]:
+    """Signals of one kind share a panel: `loss` -> [mmlm/loss, tlm/loss]."""
+    kinds = defaultdict(list)
+    for name in curves:
+        kinds[name.split("/")[-1]].append(name)
+    return dict(sorted(kinds.items(), key=lambda item: (item[0] != "loss", item[0])))
+
+
+def draw(curves: Curves, title: str) -> plt.Figure:
+    kinds = panels(curves)
+    objectives = sorted({name.split("/")[0] for name in curves})
+    rows = max(1, math.ceil(len(kinds) / COLUMNS))
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(rows, COLUMNS, figsize=(9, 2.3 * rows + 0.5), squeeze=False, layout="constrained")
+        for axis in axes.flat[len(kinds) :]:
+            axis.axis("off")
+        for axis, (kind, names) in zip(axes.flat, kinds.items(), strict=False):
+            axis.set_title(kind.replace("_", " "), fontsize=9)
+            for name in names:
+                number = objectives.index(name.split("/")[0])
+                look = {"color": COLOURS[number % len(COLOURS)], "linestyle": LINE_STYLES[number % len(LINE_STYLES)]}
+                for seed, points in sorted(curves[name].items()):
+                    label = name.split("/")[0] if seed == min(curves[name]) and "/" in name else None
+                    axis.plot(*zip(*points, strict=True), linewidth=0.9, label=label, **look)
+            if any("/" in name for name in names):
+                axis.legend(fontsize=7)
+        figure.supxlabel("step", fontsize=9)
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", required=True, type=Path, nargs="+", help="seed-*/train.jsonl of one run")
+    parser.add_argument("--title", required=True, help="of the page, for example the run and the scale")
+    parser.add_argument("--out-pdf", required=True, type=Path)
+    parser.add_argument("--out-png", required=True, type=Path)
+    arguments = parser.parse_args()
+    curves = read_curves(arguments.logs)
+    if not curves:
+        raise UserError(f"{arguments.logs[0]}: no steps in the log; a run of zero steps has no training to draw")
+    figure = draw(curves, arguments.title)
+    save(figure, arguments.out_pdf, "pdf")
+    save(figure, arguments.out_png, "png")
+
+
+if __name__ == "__main__":
+    run_main(main)
