@@ -20,12 +20,6 @@ from errors import UserError, run_main
 from plot_figure import COLOURS, LINE_STYLES, STYLE, save
 
 HIDDEN = ("tokens", "predictions", "tokens_per_second", "lr", "step")  # equal at every step, or the machine's
-    "tokens",
-    "predictions",
-    "tokens_per_second",
-    "lr",
-    "step",
-)  # same at every step, or in the log for other reasons
 COLUMNS = 3
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]  # signal ("mmlm/loss") -> seed -> (step, value)
