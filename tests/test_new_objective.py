@@ -1,0 +1,40 @@
+"""What it takes to add an objective: a mask rule, a loss function, and a run that names them."""
+
+from torch import Tensor, nn
+
+from engine.attention_rules import Tokens, full
+from engine.objectives import OBJECTIVES
+from engine.objectives.base import Batch, Loss, Objective
+from engine.objectives.mlm import selected_cross_entropy
+from engine.options import DESCRIPTIONS, Description
+from test_every_mix import train
+from test_pretrain import corpus  # noqa: F401  (a fixture)
+
+
+def look_back(query: Tokens, key: Tokens) -> Tensor:
+    """A token sees what came before it."""
+    return key.position <= query.position
+
+
+def one_sided_loss(model: nn.Module, batch: Batch) -> Loss:
+    states_ND = batch.states(model.encoder, look_back).flatten(0, 1)[batch.selected]
+    total, _ = selected_cross_entropy(model, states_ND, batch.targets)
+    return Loss({"loss": total})
+
+
+def test_an_objective_is_a_function_a_rule_and_a_run(corpus, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(OBJECTIVES, "one-sided", Objective(one_sided_loss, rule=look_back))
+    monkeypatch.setitem(DESCRIPTIONS, "one-sided", Description("mono", "blocks"))
+    objectives = [{"name": "one-sided"}, {"name": "mmlm", "draws": "one-sided"}]
+    rows, weights = train(corpus, tmp_path / "new", {"objectives": objectives})
+    assert rows[-1]["one-sided/loss"] < rows[0]["one-sided/loss"] / 1.2
+    assert rows[0]["one-sided/loss"] != rows[0]["mmlm/loss"]  # the same rows and the same places, seen by another rule
+    assert rows[0]["one-sided/predictions"] == rows[0]["mmlm/predictions"]
+    assert weights["encoder.tokens.weight"].isfinite().all()
+    monkeypatch.setitem(OBJECTIVES, "one-sided", Objective(same_as_mmlm, rule=full))
+    rows, _ = train(corpus, tmp_path / "same", {"objectives": objectives})
+    assert rows[0]["one-sided/loss"] == rows[0]["mmlm/loss"]
+
+
+def same_as_mmlm(model: nn.Module, batch: Batch) -> Loss:
+    return Loss({"loss": OBJECTIVES["mmlm"].loss(model, batch).sums["loss"]})
