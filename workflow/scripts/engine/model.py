@@ -176,16 +176,19 @@ class Encoder(nn.Module):
         sides_BT: Tensor | None = None,
         languages_BT: Tensor | None = None,
         added_BTD: Tensor | None = None,
+        layers: int | None = None,
     ) -> Tensor | list[Tensor]:
         """Last-layer states (B, T, D), or with all_layers the list [embeddings, layer 1, ..., layer L].
 
+        layers: run only so many of them, 0 for the embeddings.
         mask: None, or real tokens as bool (B, T), or allowed[query, key] as bool (B, 1, T, T), or a block mask.
         """
         if isinstance(mask, Tensor) and mask.dim() == 2:
             mask = mask[:, None, None, :]
         x_BTD = self.embed(tokens_BT, positions_BT, sides_BT, languages_BT, added_BTD)
         states = [x_BTD]
-        for block, bias in zip(self.blocks, self.distance_biases(tokens_BT, positions_BT), strict=True):
+        biases = self.distance_biases(tokens_BT, positions_BT)
+        for block, bias in zip(self.blocks[:layers], biases[:layers], strict=True):
             x_BTD = block(x_BTD, mask, bias)
             if all_layers:
                 states.append(x_BTD)

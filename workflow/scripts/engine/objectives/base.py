@@ -49,10 +49,13 @@ class Batch:
     def mask(self, rule: Rule = full, fields: Tokens | None = None) -> Mask:
         return (block_mask if self.block_masks else boolean_mask)(fields or self.fields, rule)
 
-    def states(self, encoder: Encoder, rule: Rule = full, all_layers: bool = False) -> Tensor | list[Tensor]:
+    def states(
+        self, encoder: Encoder, rule: Rule = full, all_layers: bool = False, layers: int | None = None
+    ) -> Tensor | list[Tensor]:
         """The encoder's states (B, T, D) of the batch as it is; see Encoder.forward."""
-        fields = self.fields
-        return encoder(self.tokens, fields.position, self.mask(rule), all_layers, fields.side, self.languages(encoder))
+        fields, languages = self.fields, self.languages(encoder)
+        mask = self.mask(rule)
+        return encoder(self.tokens, fields.position, mask, all_layers, fields.side, languages, layers=layers)
 
     def languages(self, encoder: Encoder) -> Tensor | None:
         return self.fields.language if encoder.config.languages else None
