@@ -8,13 +8,13 @@ query; u and v per layer and shared by heads, w per head; one table d per networ
 logarithmic buckets up to distance 128, the two directions apart. Public code of the same authors (WavLM, BEATs) writes
 d (2 + a (b w - 1)) with two sigmoids a, b: the same function with the sign of u turned.
 
-Shapes: B rows, H heads, T tokens, K = D / H, S buckets.
+Shapes: B rows, H heads, T tokens, K = D / H, M distances of a table.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,41 +30,66 @@ if TYPE_CHECKING:
 
 @dataclass
 class DistanceBias:
-    """d of one table, and the bucket of every (query, key) of the batch."""
+    """d of one table, for the positions of a batch. Distances beyond the table's ends count as its ends."""
 
-    table_SH: Tensor
+    by_distance_MH: Tensor  # of the distances -max_distance ... max_distance
     positions_BT: Tensor
-    buckets: int
-    max_distance: int
 
-    def buckets_of(self, distance: Tensor) -> Tensor:
-        return distance_bucket(distance, self.buckets, self.max_distance)
+    def index(self, distance: Tensor) -> Tensor:
+        limit = len(self.by_distance_MH) // 2
+        return distance.clamp(-limit, limit) + limit
 
-    def dense(self) -> Tensor:
-        """(B, H, T, T), of key position - query position."""
+    @cached_property
+    def dense_BHTT(self) -> Tensor:
+        """Of key position - query position; made once for all layers that share the table."""
         distance_BTT = self.positions_BT[:, None, :] - self.positions_BT[:, :, None]
-        return self.table_SH[self.buckets_of(distance_BTT)].permute(0, 3, 1, 2)
+        return F.embedding(self.index(distance_BTT), self.by_distance_MH).permute(0, 3, 1, 2).contiguous()
 
 
-def distance_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
-    """T5's: half of the buckets for each direction; half of those exact, the rest logarithmic up to max_distance."""
+@cache
+def distance_buckets(buckets: int, max_distance: int) -> list[int]:
+    """T5's bucket of each distance (key - query) from -max_distance to max_distance, where the last bucket is reached.
+
+    Half of the buckets for each direction; half of those are exact, the rest logarithmic. In whole numbers: a rounded
+    logarithm would leave the borders to the machine.
+    """
     half = buckets // 2
     exact = half // 2
-    far = distance.abs()
-    scale = (half - exact) / math.log(max_distance / exact)
-    logarithmic = exact + ((far.clamp(min=1).double() / exact).log() * scale).long()
-    bucket = torch.where(far < exact, far, logarithmic.clamp(max=half - 1))
-    return bucket + half * (distance > 0)
+    rest = half - exact
+
+    def bucket(far: int) -> int:
+        if far < exact:
+            return far
+        # the largest k <= rest * log(far / exact) / log(max_distance / exact)
+        return exact + max(k for k in range(rest) if max_distance**k * exact ** (rest - k) <= far**rest)
+
+    near_to_far = [bucket(far) for far in range(max_distance + 1)]
+    return near_to_far[:0:-1] + near_to_far[:1] + [half + one for one in near_to_far[1:]]
 
 
 class DistanceTable(nn.Module):
     def __init__(self, config: "ModelConfig"):
         super().__init__()
-        self.bias = config.relative_bias
-        self.table = nn.Embedding(self.bias.buckets, config.heads)
+        bias = config.relative_bias
+        self.table = nn.Embedding(bias.buckets, config.heads)
+        bucket_M = torch.tensor(distance_buckets(bias.buckets, bias.max_distance))
+        self.register_buffer("bucket_M", bucket_M, persistent=False)
 
     def forward(self, positions_BT: Tensor) -> DistanceBias:
-        return DistanceBias(self.table.weight, positions_BT, self.bias.buckets, self.bias.max_distance)
+        return DistanceBias(self.table(self.bucket_M), positions_BT)
+
+
+def distance_tables(config: "ModelConfig", layers: int) -> nn.ModuleList:
+    """One for all layers, or one for each; none without a relative bias."""
+    if not config.relative_bias:
+        return nn.ModuleList()
+    return nn.ModuleList(DistanceTable(config) for _ in range(1 if config.relative_bias.shared_by_layers else layers))
+
+
+def distance_biases(tables: nn.ModuleList, layers: int, positions_BT: Tensor) -> list[DistanceBias | None]:
+    """One per layer; layers that share a table share the bias."""
+    biases = [table(positions_BT) for table in tables] or [None]
+    return biases * layers if len(biases) == 1 else biases
 
 
 class Gate(nn.Module):
@@ -81,11 +106,12 @@ class Gate(nn.Module):
     def forward(self, query_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
         B, H, T, K = query_BHTK.shape
         reads = query_BHTK if self.config.gate_input == "query" else x_BTD.view(B, T, H, K).transpose(1, 2)
-        scores = torch.einsum("bhtk,ghk->gbht", reads, self.u_v.expand(2, H, K))
-        if self.bias is not None:
-            scores = scores + self.bias.expand(2, H)[:, None, :, None]
-        g_u, g_r = scores.sigmoid()
-        return 1 + g_u + (1 - g_u) * self.w[:, None] * g_r
+        with torch.autocast(reads.device.type, enabled=False):  # the bias is as exact as its gate
+            scores = torch.einsum("bhtk,ghk->gbht", reads.to(self.u_v.dtype), self.u_v.expand(2, H, K))
+            if self.bias is not None:
+                scores = scores + self.bias.expand(2, H)[:, None, :, None]
+            g_u, g_r = scores.sigmoid()
+            return 1 + g_u + (1 - g_u) * self.w[:, None] * g_r
 
 
 def attend(
@@ -102,7 +128,7 @@ def attend(
         assert not dropout, "FlexAttention has no dropout: give a boolean mask"
         return flexible(q_BHTK, k_BHTK, v_BHTK, mask, bias, gate_BHT)
     if bias is not None:
-        added_BHTT = bias.dense() * gate_BHT[..., None]
+        added_BHTT = bias.dense_BHTT * gate_BHT[..., None]
         mask = (added_BHTT if mask is None else added_BHTT.masked_fill(~mask, -math.inf)).to(q_BHTK.dtype)
     return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout)
 
@@ -110,11 +136,11 @@ def attend(
 def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None, gate_BHT: Tensor | None) -> Tensor:
     if bias is None:
         return compiled_flex_attention()(q_BHTK, k_BHTK, v_BHTK, block_mask=mask)
-    table_SH, positions_BT = bias.table_SH, bias.positions_BT
+    by_distance_MH, positions_BT = bias.by_distance_MH, bias.positions_BT.expand(len(q_BHTK), -1)
 
     def biased(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        distance = positions_BT[b, k] - positions_BT[b, q]
-        return score + table_SH[bias.buckets_of(distance), h] * gate_BHT[b, h, q]
+        index = bias.index(positions_BT[b, k] - positions_BT[b, q])
+        return score + by_distance_MH[index, h] * gate_BHT[b, h, q]
 
     return compiled_flex_attention()(q_BHTK, k_BHTK, v_BHTK, score_mod=biased, block_mask=mask)
 

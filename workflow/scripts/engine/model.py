@@ -3,13 +3,14 @@
 Shapes: B rows, T tokens of a row, D width, H heads, K = D / H, N selected positions, V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.attention import DistanceBias, DistanceTable, Gate, attend
+from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
 from engine.attention_rules import Mask
 from engine.tokenizer import PAD
 from errors import UserError
@@ -31,6 +32,13 @@ class RelativeBias:
     def __post_init__(self):
         if self.gate_input not in ("query", "hidden"):
             raise UserError(f"model.relative_bias.gate_input: `{self.gate_input}` is unknown; known: query, hidden")
+        if self.buckets < 4 or self.buckets % 4:
+            raise UserError(f"model.relative_bias.buckets: {self.buckets} is not a multiple of 4")
+        if self.max_distance <= self.buckets // 4:
+            raise UserError(
+                f"model.relative_bias.max_distance: {self.max_distance} is not above the {self.buckets // 4} "
+                "distances that have buckets of their own; raise it or lower buckets"
+            )
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,22 @@ class CrossAttention(nn.Module):
         return self.norm(x_BTD + self.dropout(self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))))
 
 
+def decode(
+    blocks: Sequence[Block],
+    cross_attention: Sequence[CrossAttention],
+    x_BTD: Tensor,
+    memory_BSD: Tensor,
+    self_mask: Mask | None,
+    cross_mask: Mask | None,
+    distance_biases: Sequence[DistanceBias | None] | None = None,
+) -> Tensor:
+    """Blocks as a decoder: each reads the memory between its self-attention and its FFN. All layers, one memory."""
+    for block, cross, bias in zip(blocks, cross_attention, distance_biases or [None] * len(blocks), strict=True):
+        x_BTD = cross(block.self_attend(x_BTD, self_mask, bias), memory_BSD, cross_mask)
+        x_BTD = block.feed_forward(x_BTD)
+    return x_BTD
+
+
 class Encoder(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -132,9 +156,7 @@ class Encoder(nn.Module):
         self.embedding_norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        if config.relative_bias:
-            tables = 1 if config.relative_bias.shared_by_layers else config.layers
-            self.distances = nn.ModuleList(DistanceTable(config) for _ in range(tables))
+        self.distances = distance_tables(config, config.layers)
         initialise(self, config.init_std)
 
     def embed(
@@ -159,14 +181,6 @@ class Encoder(nn.Module):
             x_BTD = x_BTD + added_BTD
         return self.dropout(self.embedding_norm(x_BTD))
 
-    def distance_biases(self, tokens_BT: Tensor, positions_BT: Tensor | None) -> list[DistanceBias | None]:
-        """One per layer; layers that share a table share the bias."""
-        if not self.config.relative_bias:
-            return [None] * len(self.blocks)
-        positions_BT = numbered(tokens_BT) if positions_BT is None else positions_BT
-        biases = [table(positions_BT) for table in self.distances]
-        return biases * len(self.blocks) if len(biases) == 1 else biases
-
     def forward(
         self,
         tokens_BT: Tensor,
@@ -187,7 +201,8 @@ class Encoder(nn.Module):
             mask = mask[:, None, None, :]
         x_BTD = self.embed(tokens_BT, positions_BT, sides_BT, languages_BT, added_BTD)
         states = [x_BTD]
-        biases = self.distance_biases(tokens_BT, positions_BT)
+        positions_BT = numbered(tokens_BT) if positions_BT is None else positions_BT
+        biases = distance_biases(self.distances, len(self.blocks), positions_BT)
         for block, bias in zip(self.blocks[:layers], biases[:layers], strict=True):
             x_BTD = block(x_BTD, mask, bias)
             if all_layers:
@@ -219,8 +234,10 @@ def initialise(module: nn.Module, std: float) -> None:
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=std)
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=std)
-            with torch.no_grad():
-                part.weight[PAD].zero_()
+            if part.padding_idx is not None:
+                with torch.no_grad():
+                    part.weight[part.padding_idx].zero_()
