@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpusio import zst_writer
-from encode_corpus import encode, encoded_batches, read_mono
+import encode_corpus
+from corpusio import read_lines, zst_writer
+from encode_corpus import encode, encoded_batches, read_mono, read_utf8_lines
 from engine.shards import ARRAYS, array_path, open_shard, open_shards, sha256_of, token_dtype, write_shard
 from engine.tokenizer import PAD, UNK, Tokenizer
 from errors import UserError
@@ -106,6 +107,45 @@ def test_model_ids_are_those_of_the_tokenizer_and_never_special(vocabulary: Path
     assert ids.tolist() == [i for line in tokenizer.encode(lines) for i in line]
     assert lengths.sum() == len(ids)
     assert ids.min() > PAD and UNK not in ids and ids.max() < tokenizer.mask
+
+
+def test_both_forms_of_sentencepieces_result_give_the_same_ids(vocabulary: Path) -> None:
+    tokenizer = Tokenizer(vocabulary)
+    lines = [line for document in random_documents(4, 50) for line in document]
+    for sentences in (lines, [line.encode() for line in lines], [" "]):  # the last has no token
+        lists, arrays = (encode(tokenizer, sentences, long=long) for long in (False, True))
+        for a, b in zip(lists, arrays, strict=True):
+            assert a.dtype == b.dtype and a.tolist() == b.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_in_utf8_are_those_of_read_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    # whole and cut characters, all kinds of line ends, and blocks that end anywhere
+    rng = random.Random(seed)
+    parts = [
+        b"\n",
+        b"\n\n",
+        b"\r\n",
+        b"\r",
+        b"\xe4\xb8",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xf0\x9f\x98",
+        "äж的😀".encode(),
+        b"ab",
+    ]
+    path = tmp_path / "0.txt"
+    path.write_bytes(b"".join(rng.choices(parts, k=rng.randint(0, 300))))
+    monkeypatch.setattr(encode_corpus, "_BLOCK", rng.randint(1, 40))
+    assert [line.decode() for line in read_utf8_lines(path)] == list(read_lines(path))
+
+
+def test_text_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"0\.txt\.zst: no such file"):
+        list(read_utf8_lines(tmp_path / "0.txt.zst"))
+    (tmp_path / "0.txt.zst").write_bytes(b"not compressed")
+    with pytest.raises(UserError, match=r"0\.txt\.zst: broken after line 0"):
+        list(read_utf8_lines(tmp_path / "0.txt.zst"))
 
 
 def test_token_type_follows_the_vocabulary() -> None:
