@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from engine.attention_rules import Mask
+from engine.masks import Mask
 
 if TYPE_CHECKING:
     from engine.model import ModelConfig

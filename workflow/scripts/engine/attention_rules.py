@@ -1,29 +1,27 @@
 """Who sees whom: one predicate per objective, over (query, key) token fields. True means that the query may look.
 
-The same predicate becomes a boolean mask for scaled_dot_product_attention, or a block mask for FlexAttention on a GPU.
-The document rule is always added: nothing sees padding or another document of its packed row.
+engine/masks.py makes masks of them and adds that nothing sees another document of its row. Nothing but operators here,
+and no torch: NumPy arrays do as well.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Tokens(NamedTuple):
     """What a rule may know of a token: tensors (B, T, 1) of the query, (B, 1, T) of the key."""
 
-    document: Tensor
-    side: Tensor
-    selected: Tensor
-    position: Tensor
-    language: Tensor
+    document: "Tensor"
+    side: "Tensor"
+    selected: "Tensor"
+    position: "Tensor"
+    language: "Tensor"
 
 
-Rule = Callable[[Tokens, Tokens], Tensor | bool]
-Mask = Tensor | BlockMask
+Rule = Callable[[Tokens, Tokens], "Tensor | bool"]
 
 
 def full(query: Tokens, key: Tokens) -> bool:
@@ -31,28 +29,36 @@ def full(query: Tokens, key: Tokens) -> bool:
     return True
 
 
-def own_side(query: Tokens, key: Tokens) -> Tensor:
+def own_side(query: Tokens, key: Tokens) -> "Tensor":
     """Two sides in one row that never meet: each sentence is encoded alone."""
     return query.side == key.side
 
 
-def boolean_mask(tokens: Tokens, rule: Rule) -> Tensor:
-    """(B, 1, T, T) for scaled_dot_product_attention. A padding token sees itself, so that no softmax row is empty."""
-    query = Tokens(*(field[:, :, None] for field in tokens))
-    key = Tokens(*(field[:, None, :] for field in tokens))
-    allowed = (query.document == key.document) & (key.document >= 0)
-    allowed = allowed & rule(query, key)
-    itself = torch.eye(allowed.shape[1], dtype=torch.bool, device=allowed.device)
-    return (allowed | (itself & (query.document < 0)))[:, None]
+def own_side_so_far(query: Tokens, key: Tokens) -> "Tensor":
+    """A decoder's self-attention: a token sees its own side up to itself."""
+    return (query.side == key.side) & (key.position <= query.position)
 
 
-def block_mask(tokens: Tokens, rule: Rule) -> BlockMask:
-    """The same for FlexAttention, which skips the blocks in which nothing is allowed."""
+def other_side(query: Tokens, key: Tokens) -> "Tensor":
+    """A decoder's cross-attention: the memory is the other side."""
+    return query.side != key.side
 
-    def allowed(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        query, key = Tokens(*(field[b, q] for field in tokens)), Tokens(*(field[b, k] for field in tokens))
-        seen = (query.document == key.document) & (key.document >= 0) & rule(query, key)
-        return seen | ((q == k) & (query.document < 0))
 
-    B, T = tokens.document.shape
-    return create_block_mask(allowed, B, None, T, T, device=tokens.document.device)
+def camlm(query: Tokens, key: Tokens) -> "Tensor":
+    """CAMLM, and BTMLM's first stage: what is not selected sees the like of its own side, a mask sees what is not
+    selected of the other side, and itself. Were the others not confined to their side, or could one mask see another of
+    the other side, then a mask's own sentence would reach it two layers up."""
+    return _context(query, key) | (_masks_of_one_side(query, key) & (query.position == key.position))
+
+
+def camlm_siblings(query: Tokens, key: Tokens) -> "Tensor":
+    """The same, and the masks of one side see each other."""
+    return _context(query, key) | _masks_of_one_side(query, key)
+
+
+def _context(query: Tokens, key: Tokens) -> "Tensor":
+    return ~key.selected & ((query.side == key.side) ^ query.selected)
+
+
+def _masks_of_one_side(query: Tokens, key: Tokens) -> "Tensor":
+    return query.selected & key.selected & (query.side == key.side)

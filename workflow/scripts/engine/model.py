@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
-from engine.attention_rules import Mask
+from engine.masks import Mask
 from engine.tokenizer import PAD
 from errors import UserError
 
@@ -133,10 +133,10 @@ def decode(
     memory_BSD: Tensor,
     self_mask: Mask | None,
     cross_mask: Mask | None,
-    distance_biases: Sequence[DistanceBias | None] | None = None,
+    biases: Sequence[DistanceBias | None] | None = None,
 ) -> Tensor:
     """Blocks as a decoder: each reads the memory between its self-attention and its FFN. All layers, one memory."""
-    for block, cross, bias in zip(blocks, cross_attention, distance_biases or [None] * len(blocks), strict=True):
+    for block, cross, bias in zip(blocks, cross_attention, biases or [None] * len(blocks), strict=True):
         x_BTD = cross(block.self_attend(x_BTD, self_mask, bias), memory_BSD, cross_mask)
         x_BTD = block.feed_forward(x_BTD)
     return x_BTD

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from engine.attention_rules import Mask, Rule, Tokens, block_mask, boolean_mask, full
+from engine.attention_rules import Rule, Tokens, full
 from engine.corruption import mask_tokens
 from engine.data import Rows
 from engine.dist import Ranks
+from engine.masks import Mask, block_mask, boolean_mask
 from engine.model import Encoder, MaskedLanguageModelHead
 
 if TYPE_CHECKING:
