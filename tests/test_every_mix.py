@@ -152,11 +152,12 @@ def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):  #
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one(corpus, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+def test_two_processes_equal_one(corpus, tmp_path, parallel):  # noqa: F811
     """All mixes in one start of two processes: starting is what takes the time."""
     calls = []
     for name, mix in MIXES.items():
-        write(tmp_path / "two" / name, mix)
+        write(tmp_path / "two" / name, mix, parallel=parallel)
         calls.append(command(corpus, tmp_path / "two" / name, "--world-size", "2")[1:])
     script = tmp_path / "all.py"
     script.write_text(

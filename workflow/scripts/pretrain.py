@@ -32,7 +32,7 @@ from engine.attention_rules import Tokens
 from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
 from engine.data import Mixture, Rows, Source
-from engine.dist import STOPPED_STATUS, Ranks, StopRequest
+from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
@@ -285,6 +285,17 @@ def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:
     return {name for name, weight in weights if not weight.requires_grad or name.startswith(prefixes)}
 
 
+def shard(model: nn.Module, run: RunConfig, ranks: Ranks) -> None:
+    """Every rank must do the same number of passes, or they wait for each other for ever."""
+    for objective in run.objectives:
+        if (objective.rows or run.batch.rows) % ranks.world_size:
+            raise UserError(
+                f"run {run.name}, objective {objective.name}: {objective.rows or run.batch.rows} rows do not divide "
+                f"over {ranks.world_size} devices, which `parallel: shard` needs; change batch.rows or the devices"
+            )
+    shard_blocks(model, ranks)
+
+
 def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int) -> torch.optim.AdamW:
     """AdamW over what is trained from this step on."""
     train = run.schedule.first.train if in_first_phase(run, step) else None
@@ -335,6 +346,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
         load_initial_weights(model, run.init, arguments.init)
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
+    if run.parallel == "shard" and ranks.world_size > 1:
+        shard(model, run, ranks)
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
 
     folder = (arguments.state or arguments.out.parent / "state") / content_hash([run.run_hash, data_hash, seed])
@@ -344,9 +357,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
     print_plan(run, model, mixtures, ranks)
     if saved:
         step, seconds_before, totals = saved["step"], saved["seconds"], saved["totals"]
-        model.load_state_dict(saved["model"])
         optimizer = new_optimizer(model, run, frozen, step)
-        optimizer.load_state_dict(saved["optimizer"])
+        load_whole_state(model, optimizer, saved)
         for mixture, state in zip(mixtures, saved["data"], strict=True):
             mixture.load_state(state)
         print(f"continuing after step {step} from {folder}", file=sys.stderr)
@@ -356,11 +368,11 @@ def pretrain(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
 
     def save() -> None:
+        state = whole_state(model, optimizer)
         if ranks.rank == 0:
             seconds = seconds_before + time.monotonic() - started
             data = [mixture.state() for mixture in mixtures]
-            state = {"step": step, "seconds": seconds, "totals": totals, "data": data}
-            state |= {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            state |= {"step": step, "seconds": seconds, "totals": totals, "data": data}
             save_state(folder, step, state, run.checkpoint.keep)
 
     while step < run.schedule.steps:
@@ -373,7 +385,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
         optimizer.zero_grad(set_to_none=True)
         signals, done = train_step(model, run, mixtures, ranks, step)
         ranks.sum_gradients(model)
-        norm = clip_gradients(model, run.optimizer.clip)
+        norm = clip_gradients(model, run.optimizer.clip, ranks)
         check_finite(signals, norm, mixtures, step, run)
         optimizer.step()
         for objective, batches in done:
@@ -392,9 +404,10 @@ def pretrain(arguments: argparse.Namespace) -> int:
             ranks.close()
             return STOPPED_STATUS
 
+    weights = whole_state(model)["model"]
     if ranks.rank == 0:
         seconds = seconds_before + time.monotonic() - started
-        finish(arguments, run, model, totals, seconds, ranks, folder)
+        finish(arguments, run, model, weights, totals, seconds, ranks, folder)
     ranks.close()
     return 0
 
@@ -403,6 +416,7 @@ def finish(
     arguments: argparse.Namespace,
     run: RunConfig,
     model: PretrainingModel,
+    weights: dict[str, Tensor],
     totals: dict[str, float],
     seconds: float,
     ranks: Ranks,
@@ -449,8 +463,8 @@ def finish(
         "dtype": "float32",
     }
     left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
-    weights = {name: tensor for name, tensor in model.state_dict().items() if name.split(".")[0] not in left_out}
-    save_weights(arguments.out, weights, metadata)
+    kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}
+    save_weights(arguments.out, kept, metadata)
     shutil.rmtree(folder, ignore_errors=True)
 
 

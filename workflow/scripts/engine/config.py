@@ -106,6 +106,7 @@ class RunConfig:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     init: InitConfig | None = None
     precision: str = "fp32"
+    parallel: str = "replicate"  # shard: blocks and their optimiser state are cut over the devices (FSDP2)
     numerics: int = 1  # raised by hand when the engine's results change on purpose
     kind: str = "pretrain"
     finetune_recipe: str | None = None  # for the evaluation jobs; the engine does not read it
@@ -132,8 +133,12 @@ def load_run(path: Path) -> RunConfig:
             raise UserError(
                 f"{path}: rows of {length} tokens need model.positions >= {length + 2}, not {run.model.positions}"
             )
-    if run.precision not in ("fp32", "bf16"):
-        raise UserError(f"{path}: precision: `{run.precision}` is unknown; known: fp32, bf16")
+    for key, value, known in (
+        ("precision", run.precision, ("fp32", "bf16")),
+        ("parallel", run.parallel, ("replicate", "shard")),
+    ):
+        if value not in known:
+            raise UserError(f"{path}: {key}: `{value}` is unknown; known: {', '.join(known)}")
     return run
 
 

@@ -1,4 +1,4 @@
-"""The one place that knows ranks and signals."""
+"""The one place that knows ranks, sharding and signals."""
 
 import os
 import signal
@@ -6,7 +6,17 @@ import signal
 import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 
+from engine.model import Block, CrossAttention
 from errors import UserError
 
 STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: run me again
@@ -52,7 +62,7 @@ class Ranks:
         """Every loss was divided by its count over all ranks, so gradients add up; one flat message per step."""
         if self.world_size == 1:
             return
-        trained = [p for p in model.parameters() if p.requires_grad]
+        trained = [p for p in model.parameters() if p.requires_grad and not isinstance(p, DTensor)]
         used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
         parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
@@ -63,6 +73,46 @@ class Ranks:
     def close(self) -> None:
         if self.world_size > 1:
             distributed.destroy_process_group()
+
+
+# Sharding (FSDP2). Blocks are cut over the ranks; all else (the embeddings, which are also the output matrix, and what
+# the objectives bring) is whole on each. Losses are sums divided by global counts: gradients are summed, not averaged.
+
+
+def shard_blocks(model: nn.Module, ranks: Ranks) -> None:
+    mesh = distributed.device_mesh.init_device_mesh(ranks.device.type, (ranks.world_size,))
+    for module in [*model.modules()]:
+        if isinstance(module, Block | CrossAttention):
+            fully_shard(module, mesh=mesh)
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # gloo knows no scaled sum
+            for name in ("self_attend", "feed_forward"):
+                if hasattr(module, name):
+                    register_fsdp_forward_method(module, name)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    return any(isinstance(p, DTensor) for p in model.parameters())
+
+
+def whole_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> dict:
+    """{model, optimizer} of all ranks, on the CPU of rank 0 if sharded. Every rank must call it."""
+    if not is_sharded(model):
+        state = {"model": model.state_dict()}
+        return state | ({"optimizer": optimizer.state_dict()} if optimizer else {})
+    whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = {"model": get_model_state_dict(model, options=whole)}
+    return state | ({"optimizer": get_optimizer_state_dict(model, optimizer, options=whole)} if optimizer else {})
+
+
+def load_whole_state(model: nn.Module, optimizer: torch.optim.Optimizer, state: dict) -> None:
+    if not is_sharded(model):
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        return
+    whole = StateDictOptions(full_state_dict=True)
+    set_model_state_dict(model, state["model"], options=whole)
+    set_optimizer_state_dict(model, optimizer, state["optimizer"], options=whole)
 
 
 class StopRequest:

@@ -2,16 +2,23 @@
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
+
+from engine.dist import Ranks
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """No decay on biases and LayerNorms, as in BERT."""
-    decayed, plain = [], []
+    """No decay on biases and LayerNorms, as in BERT. Sharded and whole weights cannot share a group."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {(False, True): [], (False, False): []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (plain if name.endswith("bias") or id(parameter) in norms else decayed).append(parameter)
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
+            decayed = not (name.endswith("bias") or id(parameter) in norms)
+            groups.setdefault((isinstance(parameter, DTensor), decayed), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": weight_decay if decayed else 0.0}
+        for (_, decayed), parameters in groups.items()
+    ]
 
 
 def learning_rate(step: int, peak: float, warmup_steps: int, steps: int) -> float:
@@ -21,6 +28,15 @@ def learning_rate(step: int, peak: float, warmup_steps: int, steps: int) -> floa
     return peak * (steps - step) / max(1, steps - warmup_steps)
 
 
-def clip_gradients(model: nn.Module, limit: float) -> float:
+def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> float:
     """Scale all gradients to a joint norm of at most `limit`; the norm before, for the log."""
-    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    shards = [gradient.to_local() for gradient in gradients if isinstance(gradient, DTensor)]
+    if not shards:
+        return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
+    [square] = ranks.sum([sum(float(part.double().square().sum()) for part in shards)])
+    norm = (square + sum(float(part.double().square().sum()) for part in whole)) ** 0.5
+    for part in (*shards, *whole):
+        part.mul_(min(1.0, limit / (norm + 1e-6)))
+    return norm
