@@ -1,0 +1,163 @@
+"""Contrast of sentences with a momentum copy of the encoder and a queue (MoCo): what PPA and InfoXLM's XLCO share.
+
+L = - log exp(q.k / t) / (exp(q.k / t) + sum_{n in queue} exp(q.n / t))
+
+q is a sentence of side 0 under the encoder, k its translation, side 1, under the copy, which follows the encoder after
+each optimiser step: k <- m k + (1 - m) q, projection included. The keys of a step enter the queue after its loss, all
+of them in the order of (row, column): neither micro-batches nor ranks change what is compared with what.
+
+Shapes: B rows, T tokens of a row, N sentences of the batch, D width of their vectors, K entries of the queue.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engine.dist import Ranks
+from engine.model import FIRST_POSITION, Encoder, ModelConfig
+from engine.objectives.base import Batch
+from engine.tokenizer import BOS, EOS, PAD
+from errors import UserError
+
+
+class MomentumContrast(nn.Module):
+    """The projection, the momentum copies and the queue; everything of a contrast but the encoder itself."""
+
+    def __init__(self, encoder: Encoder, projection: nn.Module, width: int, entries: int):
+        super().__init__()
+        if entries < 1:
+            raise UserError(f"options.queue: {entries} is not a number of keys; the least is 1")
+        self.projection = projection
+        self.key_encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self.key_projection = copy.deepcopy(projection).requires_grad_(False)
+        self.register_buffer("queue", F.normalize(torch.randn(entries, width), dim=1))  # (K, D)
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.int64))  # the oldest entry: the next to go
+
+    def weights(self, encoder: Encoder) -> list[tuple[Tensor, Tensor]]:
+        """(copy, original) of every weight."""
+        copies = [*self.key_encoder.parameters(), *self.key_projection.parameters()]
+        return list(zip(copies, [*encoder.parameters(), *self.projection.parameters()], strict=True))
+
+    @torch.no_grad()
+    def copy_from(self, encoder: Encoder) -> None:
+        for key, query in self.weights(encoder):
+            key.copy_(query)
+
+    @torch.no_grad()
+    def follow(self, encoder: Encoder, momentum: float) -> None:
+        for key, query in self.weights(encoder):
+            key.lerp_(query, 1 - momentum)
+
+    @torch.no_grad()
+    def enqueue(self, keys_ND: Tensor) -> None:
+        """First in, first out. Of more keys than the queue holds, the last ones stay."""
+        places_N = (self.pointer + torch.arange(len(keys_ND), device=keys_ND.device)) % len(self.queue)
+        kept = slice(-len(self.queue), None)
+        self.queue[places_N[kept]] = keys_ND[kept].to(self.queue.dtype)
+        self.pointer.copy_((self.pointer + len(keys_ND)) % len(self.queue))
+
+
+def info_nce(
+    queries_ND: Tensor, keys_ND: Tensor, queue_KD: Tensor, temperature: float
+) -> tuple[Tensor, dict[str, tuple[float, float]]]:
+    """Summed loss of each query among its own key and the queue, and the signals; in fp32 at least."""
+    with torch.autocast(queries_ND.device.type, enabled=False):
+        queries_ND, keys_ND = queries_ND.to(queue_KD.dtype), keys_ND.to(queue_KD.dtype)
+        positive_N = (queries_ND * keys_ND).sum(1) / temperature
+        negative_NK = queries_ND @ queue_KD.T / temperature
+        loss = (torch.logaddexp(positive_N, negative_NK.logsumexp(1)) - positive_N).sum()
+    found = float((positive_N > negative_NK.amax(1)).sum())
+    cosine = float(F.cosine_similarity(queries_ND.detach(), keys_ND).sum())
+    count = len(queries_ND)
+    return loss, {"contrast_accuracy": (found, count), "positive_similarity": (cosine, count)}
+
+
+def gathered_keys(batches: list[Batch], ranks: Ranks) -> Tensor:
+    """The keys that `prepare` left in the batches of all ranks, by row and column."""
+    keys_ND = ranks.gather(torch.cat([batch.extra["keys"] for batch in batches]))
+    order_N = ranks.gather(torch.cat([batch.extra["key_order"] for batch in batches]))
+    return keys_ND[order_N.argsort()]
+
+
+def keep_keys(batch: Batch, keys_ND: Tensor) -> None:
+    rows_N, columns_N = first_tokens(batch, side=1).unbind(1)
+    batch.extra |= {"keys": keys_ND, "key_order": (batch.row[rows_N] << 32) | columns_N}
+
+
+def fill_queue(
+    contrast: MomentumContrast, encode: Callable[[Batch], None], draw: Callable[[], list[Batch]], ranks: Ranks
+) -> None:
+    """Keys of the copy alone, before the first step."""
+    filled = 0
+    while filled < len(contrast.queue):
+        batches = draw()
+        with torch.no_grad():
+            for batch in batches:
+                encode(batch)
+        keys_ND = gathered_keys(batches, ranks)
+        contrast.enqueue(keys_ND)
+        filled += len(keys_ND)
+
+
+def first_tokens(batch: Batch, side: int) -> Tensor:
+    """(N, 2) row and column of the <s> of each item's side, in the order of the items."""
+    fields = batch.fields
+    return ((batch.original == BOS) & (fields.side == side) & (fields.document >= 0)).nonzero()
+
+
+def one_side(batch: Batch, side: int) -> Batch:
+    """The tokens of one side, moved together to the left: sentences by themselves, so all of them are side 0."""
+    fields = batch.fields
+    wanted_BT = (fields.side == side) & (fields.document >= 0)
+    width = max(1, int(wanted_BT.sum(1).max()))
+    order_BW = (~wanted_BT).byte().argsort(dim=1, stable=True)[:, :width]
+    kept_BW = wanted_BT.gather(1, order_BW)
+
+    def pick(values_BT: Tensor, padding: int) -> Tensor:
+        return values_BT.gather(1, order_BW).masked_fill(~kept_BW, padding)
+
+    padding = {"document": -1, "side": 0, "selected": 0, "position": PAD, "language": 0}
+    picked = fields._replace(**{name: pick(getattr(fields, name), value) for name, value in padding.items()})
+    return dataclasses.replace(
+        batch,
+        tokens=pick(batch.tokens, PAD),
+        original=pick(batch.original, PAD),
+        fields=picked._replace(side=torch.zeros_like(picked.side)),
+        offset=pick(batch.offset, 0),
+        key=pick(batch.key, 0),
+        extra={},
+    )
+
+
+def joined(batch: Batch) -> Batch:
+    """One row `<s> a </s> [</s>] b </s>` of two sides `<s> a </s> <s> b </s>`: the second <s> becomes a hole, or the
+    second </s> where there are two, and positions run on."""
+    fields = batch.fields
+    second_BT = (fields.side == 1) & (fields.document >= 0)
+    opening_BT = second_BT & (batch.original == BOS)
+    closed_twice = batch.objective.pair_separators == 2
+    position_BT = torch.where(second_BT, FIRST_POSITION + batch.offset - (0 if closed_twice else 1), fields.position)
+    if closed_twice:
+        fields = fields._replace(position=position_BT)
+    else:
+        document_BT = fields.document.masked_fill(opening_BT, -1)
+        fields = fields._replace(position=position_BT.masked_fill(opening_BT, PAD), document=document_BT)
+    filler = EOS if closed_twice else PAD
+    return dataclasses.replace(
+        batch,
+        tokens=batch.tokens.masked_fill(opening_BT, filler),
+        original=batch.original.masked_fill(opening_BT, filler),
+        fields=fields,
+        extra={},
+    )
+
+
+def check_layer(layer: int, config: ModelConfig) -> None:
+    if not 0 <= layer <= config.layers:
+        raise UserError(
+            f"options.layer: the model has layers 0 (the embeddings) to {config.layers}, but {layer} is asked for"
+        )
