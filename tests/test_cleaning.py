@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 import textfilters as tf
 from corpusio import (
@@ -813,6 +814,14 @@ def test_bad_archives_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"0 members end in \.fr, expected one \(it holds X\.de-en\.de, X\.de-en\.en\)"):
         split_bitext([tmp_path / "short.zip"], [("de",), ("fr",)], None, out)
     good = write_moses(tmp_path / "good.zip", parallel(1, 200)).read_bytes()
+    whole = zstandard.compress("".join(f"line {i * i}\n" for i in range(100_000)).encode())
+    (tmp_path / "whole.txt.zst").write_bytes(whole + zstandard.compress(b"the second frame\n"))
+    lines = list(read_lines(tmp_path / "whole.txt.zst"))
+    assert len(lines) == 100_001 and lines[-1] == "the second frame"
+    for length in (0, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.txt.zst").write_bytes(whole[:length])
+        with pytest.raises(UserError, match=r"cut\.txt\.zst: broken after line \d+ \(the file ends in the middle\)"):
+            list(read_lines(tmp_path / "cut.txt.zst"))
     (tmp_path / "cut.zip").write_bytes(good[:-200])
     with pytest.raises(UserError, match=r"cut\.zip: broken"):
         split_bitext([tmp_path / "cut.zip"], suffixes, None, out)

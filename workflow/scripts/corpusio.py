@@ -30,7 +30,7 @@ PLACE_BITS = 40
 ZSTD_LEVEL = 3
 _BLOCK = 1 << 18  # characters read at once
 
-_BROKEN = (lzma.LZMAError, EOFError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error)
+BROKEN = (lzma.LZMAError, EOFError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error)
 
 
 def place_of(file: int, line: int) -> int:
@@ -44,14 +44,45 @@ def file_and_line(place: int) -> tuple[int, int]:
 # Text streams
 
 
-def _open_bytes(path: Path) -> io.BufferedIOBase:
+class ZstReader(io.RawIOBase):
+    """zstandard's own reader takes the end of a truncated file for the end of the text."""
+
+    def __init__(self, path: Path):
+        self.file = open(path, "rb")  # noqa: SIM115 (close closes it)
+        self.frame = zstandard.ZstdDecompressor().decompressobj()
+        self.ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while not self.ready:
+            compressed = self.frame.unused_data or self.file.read(_BLOCK)
+            if self.frame.eof and compressed:
+                self.frame = zstandard.ZstdDecompressor().decompressobj()
+            if not compressed:
+                if not self.frame.eof:
+                    raise zstandard.ZstdError("the file ends in the middle")
+                return 0
+            self.ready = memoryview(self.frame.decompress(compressed))
+        size = min(len(buffer), len(self.ready))
+        buffer[:size] = self.ready[:size]
+        self.ready = self.ready[size:]
+        return size
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def open_bytes(path: Path) -> io.BufferedIOBase:
     suffix = path.suffix
     if suffix == ".xz":
         return lzma.open(path, "rb")
     if suffix == ".gz":
         return gzip.open(path, "rb")
     if suffix == ".zst":
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), closefd=True), 1 << 18)
+        return io.BufferedReader(ZstReader(path), _BLOCK)
     return open(path, "rb")
 
 
@@ -64,7 +95,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     number = 0
     rest = ""
     try:
-        with _open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="\n") as text:
+        with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", errors="replace", newline="\n") as text:
             # blocks, because reading line by line takes a fifth of the time of encoding
             while block := text.read(_BLOCK):
                 block = rest + block
@@ -77,7 +108,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
             yield rest.rstrip("\r")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
-    except _BROKEN as error:
+    except BROKEN as error:
         raise UserError(
             f"{path}: broken after line {number} ({error}); remove the file and let it be made or downloaded again"
         ) from None

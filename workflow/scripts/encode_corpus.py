@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpusio import _BROKEN, _open_bytes, read_lines
+from corpusio import BROKEN, open_bytes, read_lines
 from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
 from engine.tokenizer import UNK, Tokenizer
 from errors import UserError, run_main
@@ -23,14 +23,14 @@ def read_utf8_lines(path: Path) -> Iterator[bytes]:
     """The lines of read_lines in UTF-8, as SentencePiece takes them; a str of each would be made, and encoded again."""
     rest = b""
     try:
-        with _open_bytes(path) as raw:
+        with open_bytes(path) as raw:
             while block := raw.read(_BLOCK):
                 whole, newline, rest = (rest + block).rpartition(b"\n")
                 if newline:
                     yield from _split_utf8(whole)
         if rest:
             yield from _split_utf8(rest)
-    except (FileNotFoundError, *_BROKEN):
+    except (FileNotFoundError, *BROKEN):
         deque(read_lines(path), maxlen=0)  # stops at the same place, and says what to mend
         raise
 
