@@ -1,4 +1,4 @@
-"""Read YAML files strictly, and scales with what they extend.
+"""Read YAML files strictly, and runs and scales with what they extend.
 
 Apart from plan.py, so that a script which only reads its settings does not depend on everything that the plan does.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +78,34 @@ def deep_merge(base: dict, changes: dict) -> dict:
 
 
 def read_scale(path: Path, shown: str | None = None) -> dict:
-    """A scale. With `extends: mini` the file holds only what differs from config/scales/mini.yaml."""
+    """A scale, with what it extends."""
     shown = shown or str(path)
-    scale = read_yaml(path, shown)
-    if not isinstance(scale, dict) or "extends" not in scale:
-        return scale
-    parent = scale.pop("extends")
-    if not (path.parent / f"{parent}.yaml").is_file():
-        known = [other.stem for other in path.parent.glob("*.yaml") if other.stem != path.stem]
-        raise UserError(f"{shown}, extends: no scale '{parent}'; {did_you_mean(parent, known)}")
-    base = read_yaml(path.parent / f"{parent}.yaml", shown)
-    if "extends" in base:
-        raise UserError(f"{shown}, extends: '{parent}' itself extends '{base['extends']}'; extend that one")
-    return deep_merge(base, scale)
+    known = [other.stem for other in path.parent.glob("*.yaml")]
+
+    def read(name: str) -> Any:
+        return read_yaml(path.with_stem(name), str(Path(shown).with_stem(name)))
+
+    return with_parents(read_yaml(path, shown), shown, known, read)
+
+
+def with_parents(
+    value: Any, shown: str, known: Iterable[str], read: Callable[[str], Any], own: Iterable[str] = ()
+) -> Any:
+    """A file that says `extends: mini` holds only what differs from its neighbour mini.yaml, which may extend another.
+
+    `known` are the neighbours, `own` the keys that a file never takes from them.
+    """
+    kind, line = Path(shown).parent.name.removesuffix("s"), [Path(shown).stem]  # config/scales/... -> scale
+    while isinstance(value, dict) and "extends" in value:
+        parent = value["extends"]
+        where = f"{Path(shown).with_stem(line[-1])}, extends"
+        if parent in line:
+            raise UserError(f"{where}: goes round, {' -> '.join([*line, parent])}; take one `extends` out")
+        if parent not in known:
+            others = [name for name in known if name not in line]
+            raise UserError(f"{where}: no {kind} '{parent}'; {did_you_mean(parent, others)}")
+        line.append(parent)
+        base = read(parent)
+        base = {key: item for key, item in base.items() if key not in own} if isinstance(base, dict) else {}
+        value = deep_merge(base, {key: item for key, item in value.items() if key != "extends"})
+    return value
