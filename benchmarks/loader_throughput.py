@@ -1,7 +1,7 @@
 """Tokens per second out of the training loader on one core: rows drawn, packed, assembled, selected and corrupted.
 
 Shards are made up in a temporary folder, at the size of a real batch (rows of 512 tokens, 250,002 pieces), so that
-the figure does not rest on what was downloaded. The goal is a million tokens per second for both kinds of data.
+the figure does not rest on what was downloaded. The goal is a million tokens per second for every form of items.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from engine.data import Mixture, Source  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 
 GOAL = 1_000_000
+FORMS = {"mono": ("blocks",), "bitext": ("pairs", "apart")}
 VOCABULARY = 250_002
 LANGUAGES = 8
 MEAN_SENTENCE = 30  # tokens, geometric
@@ -42,8 +43,8 @@ def make_sources(folder: Path, kind: str, sentences: int) -> list[Source]:
     return sources
 
 
-def measure(sources: list[Source], rows: int, row_length: int, steps: int) -> dict:
-    mixture = Mixture(sources, rows, row_length, 1, [f"l{number}" for number in range(LANGUAGES)])
+def measure(sources: list[Source], form: str, rows: int, row_length: int, steps: int) -> dict:
+    mixture = Mixture(sources, form, rows, row_length, 1, [f"l{number}" for number in range(LANGUAGES)])
     spec = MaskSpec()
 
     def step() -> int:
@@ -73,12 +74,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("mono", "bitext"):
             sources = make_sources(Path(folder), kind, arguments.sentences)
-            figures[kind] = measure(sources, arguments.rows, arguments.row_length, arguments.steps)
-            speed, filled = figures[kind]["tokens_per_second"], figures[kind]["filled"]
-            print(f"{kind}: {speed:,} tokens/s, {filled:.1%} of slots filled")
+            for form in FORMS[kind]:
+                figures[form] = measure(sources, form, arguments.rows, arguments.row_length, arguments.steps)
+                speed, filled = figures[form]["tokens_per_second"], figures[form]["filled"]
+                print(f"{form}: {speed:,} tokens/s, {filled:.1%} of slots filled")
     if arguments.out:
         arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
-    return 0 if all(figures[kind]["tokens_per_second"] >= GOAL for kind in ("mono", "bitext")) else 1
+    measured = [figures[form]["tokens_per_second"] for forms in FORMS.values() for form in forms]
+    return 0 if min(measured) >= GOAL else 1
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine.corruption import MaskSpec, corrupt, select
-from engine.data import Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.data import FORMS, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.randomness import mix, stable_hash
 from engine.shards import open_shards
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from errors import UserError
@@ -19,6 +21,19 @@ def shards(tmp_path_factory) -> Path:
     return folder
 
 
+FORMS_TO_TRY = {
+    "blocks": ("mono", {}),
+    "pairs": ("bitext", {}),
+    "apart": ("bitext", {"form": "apart"}),
+}
+every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
+
+
+def mixture_of(shards: Path, form: str, **options) -> Mixture:
+    kind, own = FORMS_TO_TRY[form]
+    return mixture(shards, kind, **{"row_length": 48, **own, **options})
+
+
 def sources(shards: Path, kind: str) -> list[Source]:
     return [
         Source(kind, corpus, name, q, tuple(sorted((shards / kind / corpus / name).glob("*.json"))))
@@ -28,7 +43,8 @@ def sources(shards: Path, kind: str) -> list[Source]:
 
 
 def mixture(shards: Path, kind: str, **options) -> Mixture:
-    defaults = {"rows": 8, "row_length": 24, "seed": 3, "languages": list(LANGUAGES)}
+    form = "blocks" if kind == "mono" else "pairs"
+    defaults = {"form": form, "rows": 8, "row_length": 24, "seed": 3, "languages": list(LANGUAGES)}
     return Mixture(sources(shards, kind), **{**defaults, **options})
 
 
@@ -105,6 +121,46 @@ def test_pair_rows_hold_both_sides(shards, separators, swap):
     assert swapped == ({0, 1} if swap else {0})
 
 
+def sentence_of(own: Mixture, layout: Layout, i: int) -> Callable[[int], list[int]]:
+    """The sentences of the shard that item i of the layout comes from."""
+    stream = own.streams[layout.stream[i]]
+    return lambda number: open_shards([stream.source.manifests[layout.items[i, 0]]]).sentence(int(number)).tolist()
+
+
+def inside(rows: Rows, layout: Layout, i: int) -> tuple[np.ndarray, ...]:
+    """Tokens, side, position and language of item i of the layout."""
+    at = (layout.row[i], slice(layout.column[i], layout.column[i] + layout.lengths[i]))
+    return rows.tokens[at], rows.side[at], rows.position[at], rows.language[at]
+
+
+def language_ids(own: Mixture, layout: Layout, i: int) -> list[int]:
+    return [LANGUAGES.index(code) for code in own.streams[layout.stream[i]].source.languages]
+
+
+def coin(key: np.uint64, purpose: str) -> int:
+    return int(mix(np.array([key]) ^ np.uint64(stable_hash(purpose)))[0] & np.uint64(1))
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_sides_apart_start_alike(shards, swap):
+    own = mixture_of(shards, "apart", swap_sides=swap)
+    layout = own.next_layout()
+    rows = own.assemble(layout)
+    orders = set()
+    for i, (_, item, _, key) in enumerate(layout.items):
+        sentence, codes = sentence_of(own, layout, i), language_ids(own, layout, i)
+        first = coin(key.view(np.uint64), "swap") if swap else 0
+        x, y = sentence(2 * item + first), sentence(2 * item + 1 - first)
+        a, b = len(x) + 2, len(y) + 2
+        tokens, side, position, language = inside(rows, layout, i)
+        assert tokens.tolist() == [BOS, *x, EOS, BOS, *y, EOS]
+        assert side.tolist() == [0] * a + [1] * b
+        assert position.tolist() == [*range(2, 2 + a), *range(2, 2 + b)]
+        assert language.tolist() == [codes[first]] * a + [codes[1 - first]] * b
+        orders.add(first)
+    assert orders == ({0, 1} if swap else {0})
+
+
 def test_positions_restart_on_the_second_side_of_every_packed_pair(shards):
     own = mixture(shards, "bitext", reset_positions=True, row_length=48)
     rows = own.assemble(own.next_layout())
@@ -119,10 +175,11 @@ def test_positions_restart_on_the_second_side_of_every_packed_pair(shards):
 def test_the_longer_side_of_a_pair_gives_way(tmp_path):
     write_sentences(tmp_path / "0.json", "bitext", 1, 50)
     source = Source("bitext", "World", "de-en", 1.0, (tmp_path / "0.json",))
-    own = Mixture([source], 8, 13, 1, list(LANGUAGES))  # 13 tokens, 4 of them marks: 9 for both sides
+    own = Mixture([source], "pairs", 8, 13, 1, list(LANGUAGES))  # 13 tokens, 4 of them marks: 9 for both sides
     drawn = own.draw(50)
-    sizes = own.side_lengths(drawn)
-    whole = np.array([[own.sentence_lengths(0, 0, np.array([2 * i + s]))[0] for s in (0, 1)] for i in drawn[:, 2]])
+    [(reader, pieces)] = own.pieces(drawn)
+    sizes = pieces["size"].reshape(50, 2)
+    whole = reader.sentence_lengths()[pieces["sentence"]].reshape(50, 2)
     assert (sizes.sum(1) <= 9).all()
     assert (sizes[whole.sum(1) <= 9] == whole[whole.sum(1) <= 9]).all()
     cut = whole.sum(1) > 9
@@ -141,6 +198,19 @@ def test_packing_wastes_little_and_overlaps_nothing():
     assert used.mean() >= 0.97
 
 
+@every_form
+def test_no_item_is_longer_than_it_may_be(shards, form):
+    own = mixture_of(shards, form, block_length=16)
+    for _ in range(4):
+        layout = own.next_layout()
+        assert layout.lengths.max() in (15, 16)
+        rows = own.assemble(layout)
+        for i in range(len(layout.row)):
+            tokens = inside(rows, layout, i)[0]
+            assert tokens[0] == BOS and tokens[-1] == EOS
+        assert (rows.document >= 0).sum() == layout.lengths.sum()
+
+
 def test_what_waits_is_packed_first(shards):
     own = mixture(shards, "bitext", rows=3)
     seen = []
@@ -157,7 +227,7 @@ def test_what_waits_is_packed_first(shards):
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_one_epoch_visits_every_item_once_at_any_world_size(shards, world_size):
     source = sources(shards, "bitext")[:1]
-    own = Mixture(source, 6, 24, 5, list(LANGUAGES))
+    own = Mixture(source, "pairs", 6, 24, 5, list(LANGUAGES))
     items = sum(len(own.streams[0].item_bounds(s)) - 1 for s in range(2))
     keys = []
     while own.streams[0].epoch == 0 or (own.waiting[:, 3] == 0).any():
@@ -171,8 +241,9 @@ def test_one_epoch_visits_every_item_once_at_any_world_size(shards, world_size):
     assert len(keys) == len(set(keys)) == items
 
 
-def test_ranks_together_hold_the_rows_of_one(shards):
-    alone, shared = mixture(shards, "bitext"), mixture(shards, "bitext")
+@every_form
+def test_ranks_together_hold_the_rows_of_one(shards, form):
+    alone, shared = mixture_of(shards, form), mixture_of(shards, form)
     whole = alone.assemble(alone.next_layout())
     layout = shared.next_layout()
     for rank in range(3):
@@ -181,20 +252,35 @@ def test_ranks_together_hold_the_rows_of_one(shards):
             assert (a[rank::3] == b).all()
 
 
-@pytest.mark.parametrize("kind", ["mono", "bitext"])
-def test_a_loaded_state_goes_on_where_it_was_saved(shards, kind):
-    own = mixture(shards, kind)
+@every_form
+def test_a_loaded_state_goes_on_where_it_was_saved(shards, form):
+    own = mixture_of(shards, form, row_length=24)
     for _ in range(20):
         own.next_layout()
     state = own.state()
     expected = [own.assemble(own.next_layout()) for _ in range(8)]
-    again = mixture(shards, kind)
+    again = mixture_of(shards, form, row_length=24)
     again.load_state(state)
     for rows in expected:
         for a, b in zip(
             dataclasses.astuple(rows), dataclasses.astuple(again.assemble(again.next_layout())), strict=True
         ):
             assert (a == b).all()
+
+
+@every_form
+def test_packing_changes_no_item(shards, form):
+    """An item alone in its row, among others, and read by another process is the same item."""
+    found = []
+    for packing, rows in ((True, 8), (False, 24)):
+        own = mixture_of(shards, form, row_length=64, block_length=32, packing=packing, rows=rows)
+        found.append({})
+        for _ in range(4):
+            for document in documents(own.assemble(own.next_layout())):
+                found[-1][document[4][0]] = document  # by its key
+    common = found[0].keys() & found[1].keys()
+    assert len(common) > 30
+    assert all(found[0][key] == found[1][key] for key in common)
 
 
 def test_streams_are_drawn_by_the_plan(shards):
@@ -204,7 +290,7 @@ def test_streams_are_drawn_by_the_plan(shards):
 
 
 def test_another_epoch_is_another_order(shards):
-    stream = Stream(sources(shards, "bitext")[0], 24, seed=1)
+    stream = Stream(sources(shards, "bitext")[0], FORMS["pairs"], ItemOptions(24), seed=1)
     first, second = stream.take(120), stream.take(120)
     assert sorted(map(tuple, first[:, :2].tolist())) == sorted(map(tuple, second[:, :2].tolist()))
     assert (first[:, :2] != second[:, :2]).any() and not set(first[:, 3]) & set(second[:, 3])
@@ -293,4 +379,4 @@ def test_an_empty_source_is_named(tmp_path):
     empty = tmp_path / "1.json"
     write_shard(empty, [], "mono", VOCABULARY, "test", "test")
     with pytest.raises(UserError, match=r"1\.json: no sentence to train on"):
-        Stream(Source("mono", "cc-100", "de", 1.0, (empty,)), 24, 1)
+        Stream(Source("mono", "cc-100", "de", 1.0, (empty,)), FORMS["blocks"], ItemOptions(24), 1)

@@ -78,12 +78,13 @@ def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
 def build_mixture(
     run: RunConfig, objective: ObjectiveConfig, sources: dict[str, list[Source]], seed: int, vocabulary_sha256: str
 ) -> Mixture:
-    data = DESCRIPTIONS[objective.name].data
+    data, form = DESCRIPTIONS[objective.name].data, DESCRIPTIONS[objective.name].form
     if not sources[data]:
         raise UserError(f"run {run.name}: objective {objective.name} needs {data} data, and the sampling plan has none")
     languages = sorted({code for own in sources.values() for source in own for code in source.languages})
     return Mixture(
         sources[data],
+        form,
         rows=objective.rows or run.batch.rows,
         row_length=objective.row_length or run.batch.row_length,
         seed=stable_hash(seed, "data", objective.draws_as),

@@ -1,19 +1,31 @@
 """From shards to the rows of one training step, the same for any number of ranks, workers and interruptions.
 
-1. A Stream walks one language (blocks of whole sentences, as long as a row or shorter) or one language pair (pairs), in
-   a new seeded order each epoch. Its place is three integers.
+1. A Stream walks one language or one language pair, in a new seeded order each epoch. Its place is three integers.
 2. A Mixture draws streams with the probabilities q of the sampling plan. Step s draws the same items whoever asks.
 3. Packing lays items into rows (first the longest); what finds no room waits for the next step.
 4. Assembly turns the items of the rows that this rank owns into arrays.
 
+What an item is, and how its sentences lie in it, is its form; a form is one `lay_` function that lists the pieces of
+items, and an entry in FORMS. No item is longer than block_length tokens, marks included.
+
+    blocks          <s> s1 </s> s2 </s> ...        consecutive sentences of a language, as many as fit
+    pairs           <s> x </s> </s> y </s>         a translation pair; pair_separators 1 leaves out one </s>
+    apart           <s> x </s> <s> y </s>          a translation pair as two sides that start alike
+
+The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. Positions
+run on through the item, but start again at the second side in the form apart, and in pairs on request
+(reset_positions).
+
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
 
-Shapes: R rows, T tokens of a row, I items of a step, S sentences of a step.
+Shapes: R rows, T tokens of a row, I items of a step, P pieces of these items.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +69,10 @@ class Rows:
 class Stream:
     """The items of one source, shuffled anew each epoch: shards in a random order, items in a random order within."""
 
-    def __init__(self, source: Source, block_length: int, seed: int, vocabulary_sha256: str | None = None):
-        self.source, self.block_length, self.seed = source, block_length, seed
+    def __init__(
+        self, source: Source, form: "Form", options: "ItemOptions", seed: int, vocabulary_sha256: str | None = None
+    ):
+        self.source, self.form, self.options, self.seed = source, form, options, seed
         self.shards: list[Shards] = [open_shards([path], vocabulary_sha256) for path in source.manifests]
         self.key = stable_hash("stream", source.kind, source.corpus, source.name)
         self.epoch, self.shard_rank, self.offset = 0, 0, 0
@@ -78,11 +92,7 @@ class Stream:
 
     def item_bounds(self, shard: int) -> np.ndarray:
         if shard not in self.items:
-            shards = self.shards[shard]
-            if self.source.kind == "bitext":
-                self.items[shard] = shards.document_offsets()
-            else:
-                self.items[shard] = block_bounds(shards.sentence_lengths(), self.block_length)
+            self.items[shard] = self.form.bounds(self.shards[shard], self.options)
         return self.items[shard]
 
     def token_offsets(self, shard: int) -> np.ndarray:
@@ -131,6 +141,126 @@ def block_bounds(lengths: np.ndarray, block_length: int) -> np.ndarray:
     return np.asarray(bounds, np.int64)
 
 
+@dataclass(frozen=True)
+class ItemOptions:
+    """What an objective may choose about its items, whatever their form."""
+
+    length: int  # tokens of the longest item
+    pair_separators: int = 2
+    swap_sides: bool = True
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Some items of one shard of a stream."""
+
+    stream: Stream
+    shard: int
+    languages: np.ndarray  # number of the stream's language, or of its two
+    item: np.ndarray  # (n,) number within the shard
+    key: np.ndarray  # (n,) uint64
+
+    @property
+    def first(self) -> np.ndarray:
+        """(n,) first sentence of each item."""
+        return self.stream.item_bounds(self.shard)[self.item]
+
+    def coin(self, purpose: str) -> np.ndarray:
+        """(n,) bool, heads or tails."""
+        return mix(self.key ^ np.uint64(stable_hash(purpose))) & np.uint64(1) == 1
+
+    def sentences(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All sentences of the items, (P,) each: index of the item, number within it, number within the shard."""
+        bounds = self.stream.item_bounds(self.shard)
+        first, count = bounds[self.item], bounds[self.item + 1] - bounds[self.item]
+        number = ramp(count)
+        return np.repeat(np.arange(len(first)), count), number, np.repeat(first, count) + number
+
+    def pieces(self, item: np.ndarray, sentence: np.ndarray) -> np.ndarray:
+        """Whole sentences, without marks before them, as PIECE."""
+        pieces = np.zeros(sentence.shape, PIECE)
+        pieces["item"], pieces["sentence"] = item, sentence
+        offsets = self.stream.token_offsets(self.shard)
+        pieces["size"] = offsets[sentence + 1] - offsets[sentence]
+        pieces["lead"], pieces["closed"] = NOTHING, True
+        pieces["language"] = self.languages[sentence % len(self.languages)]  # the sides of a bitext take turns
+        return pieces
+
+
+NOTHING = -1
+
+PIECE = np.dtype(
+    [
+        ("item", np.int64),  # index among the items at hand
+        ("lead", np.int64),  # mark before the sentence: BOS, EOS or NOTHING
+        ("sentence", np.int64),  # number within the shard
+        ("size", np.int64),  # tokens of the sentence, from its start
+        ("closed", np.bool_),  # by </s>
+        ("side", np.int8),
+        ("language", np.int16),
+    ]
+)
+
+
+def piece_lengths(pieces: np.ndarray) -> np.ndarray:
+    return (pieces["lead"] != NOTHING) + pieces["size"] + pieces["closed"]
+
+
+def lay_blocks(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    item, number, sentence = drawn.sentences()
+    pieces = drawn.pieces(item, sentence)
+    pieces["lead"][number == 0] = BOS
+    pieces["size"] = np.minimum(pieces["size"], options.length - 2)  # only a sentence alone can be longer
+    return pieces
+
+
+def lay_pairs(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    return lay_two(drawn, options, EOS if options.pair_separators == 2 else NOTHING)
+
+
+def lay_apart(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    return lay_two(drawn, options, BOS)
+
+
+def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
+    swapped = drawn.coin("swap") & options.swap_sides
+    item = np.arange(len(swapped))
+    pieces = drawn.pieces(item[:, None], drawn.first[:, None] + np.stack([swapped, ~swapped], 1))  # (n, 2)
+    pieces["lead"] = BOS, second_lead
+    pieces["side"] = 0, 1
+    room = options.length - 3 - (second_lead != NOTHING)
+    pieces["size"] = cut_longer(pieces["size"], room)
+    return pieces.ravel()
+
+
+def cut_longer(lengths: np.ndarray, room: int) -> np.ndarray:
+    """(..., 2) lengths that fit the room together: the longer one gives way first."""
+    return np.minimum(lengths, np.maximum(room // 2, room - lengths[..., ::-1]))
+
+
+def bounds_of_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return block_bounds(shards.sentence_lengths(), options.length)
+
+
+def bounds_of_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return shards.document_offsets()
+
+
+@dataclass(frozen=True)
+class Form:
+    lay: Callable[[Drawn, ItemOptions], np.ndarray]  # the pieces of items, in the order of the items, as PIECE
+    bounds: Callable[[Shards, ItemOptions], np.ndarray]  # (items of the shard + 1,) first sentence of each
+    fills: bool = False  # items are about as long as they may be
+    restarts: bool = False  # positions start again on the second side
+
+
+FORMS = {
+    "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
+    "pairs": Form(lay_pairs, bounds_of_documents),
+    "apart": Form(lay_apart, bounds_of_documents, restarts=True),
+}
+
+
 @dataclass
 class Layout:
     """The items of one step and where each lies. Arrays are (I,) or (I, 4)."""
@@ -148,6 +278,7 @@ class Mixture:
     def __init__(
         self,
         sources: list[Source],
+        form: str,
         rows: int,
         row_length: int,
         seed: int,
@@ -160,17 +291,18 @@ class Mixture:
         vocabulary_sha256: str | None = None,
     ):
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
-        self.block_length = block_length or row_length
-        self.streams = [Stream(source, self.block_length, seed, vocabulary_sha256) for source in sources]
+        self.form = FORMS[form]
+        length = min(block_length or row_length, row_length)
+        self.options = ItemOptions(length, pair_separators, swap_sides)
+        self.streams = [Stream(source, self.form, self.options, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]
-        self.pairs = sources[0].kind == "bitext"
-        self.language_ids = [[languages.index(code) for code in source.languages] for source in sources]
-        self.pair_separators, self.reset_positions, self.swap_sides = pair_separators, reset_positions, swap_sides
-        self.packing = packing and (self.pairs or self.block_length < row_length)
+        self.language_ids = [np.array([languages.index(code) for code in source.languages]) for source in sources]
+        self.restarts = self.form.restarts or reset_positions
+        self.packing = packing and (length < row_length or not self.form.fills)
         counts = [shard.manifests[0] for stream in self.streams for shard in stream.shards]
         tokens, documents = (sum(count[key] for count in counts) for key in ("tokens", "documents"))
-        self.mean_length = min(tokens / max(1, documents) + 2 + pair_separators, self.block_length)  # of an item, about
+        self.mean_length = min(tokens / max(1, documents) + 2 + pair_separators, length)  # of an item, about
         self.drawn = 0  # items so far, over all streams
         self.waiting = np.empty((0, 5), np.int64)  # items without room: stream, then Stream.take's columns
         self.key = stable_hash("mixture", *(f"{s.kind}/{s.corpus}/{s.name}" for s in sources))
@@ -216,41 +348,32 @@ class Mixture:
         self.waiting = pool[~placed]
         return Layout(pool[placed, 0], pool[placed, 1:], lengths[placed], row[placed], column[placed])
 
-    def sentence_lengths(self, stream: int, shard: int, sentences: np.ndarray) -> np.ndarray:
-        offsets = self.streams[stream].token_offsets(shard)
-        return offsets[sentences + 1] - offsets[sentences]
-
-    def side_lengths(self, drawn: np.ndarray) -> np.ndarray:
-        """(n, 2) tokens of the two sides of each pair, cut to the row: the longer side gives way first."""
-        lengths = np.empty((len(drawn), 2), np.int64)
-        for stream, shard in np.unique(drawn[:, :2], axis=0):
-            mine = (drawn[:, 0] == stream) & (drawn[:, 1] == shard)
-            first = self.streams[stream].item_bounds(int(shard))[drawn[mine, 2]]
-            for side in (0, 1):
-                lengths[mine, side] = self.sentence_lengths(int(stream), int(shard), first + side)
-        budget = self.row_length - 2 - self.pair_separators
-        half = budget // 2
-        other = lengths[:, ::-1]
-        return np.minimum(lengths, np.maximum(half, budget - other))
+    def pieces(self, drawn: np.ndarray) -> Iterator[tuple[Shards, np.ndarray]]:
+        """Shard by shard, the pieces of the drawn items, which must be sorted by stream and shard."""
+        changes = (drawn[1:, :2] != drawn[:-1, :2]).any(1)
+        bounds = [0, *(np.flatnonzero(changes) + 1), len(drawn)] if len(drawn) else [0]
+        for first, last in pairwise(bounds):
+            number, shard = map(int, drawn[first, :2])
+            stream, mine = self.streams[number], drawn[first:last]
+            items = Drawn(stream, shard, self.language_ids[number], mine[:, 2], mine[:, 4].view(np.uint64))
+            pieces = self.form.lay(items, self.options)
+            pieces["item"] += first
+            yield stream.shards[shard], pieces
 
     def item_lengths(self, drawn: np.ndarray) -> np.ndarray:
-        if not len(drawn):
-            return np.empty(0, np.int64)
-        if self.pairs:
-            return self.side_lengths(drawn).sum(1) + 2 + self.pair_separators
-        lengths = np.empty(len(drawn), np.int64)
-        for stream, shard in np.unique(drawn[:, :2], axis=0):
-            mine = (drawn[:, 0] == stream) & (drawn[:, 1] == shard)
-            bounds = self.streams[stream].item_bounds(int(shard))
-            first, last = bounds[drawn[mine, 2]], bounds[drawn[mine, 2] + 1]
-            offsets = self.streams[stream].token_offsets(int(shard))
-            lengths[mine] = offsets[last] - offsets[first] + (last - first) + 1
-        return np.minimum(lengths, self.block_length)
+        """(n,) tokens of each drawn item."""
+        lengths = np.zeros(len(drawn), np.int64)
+        order = by_shard(drawn)
+        for _, pieces in self.pieces(drawn[order]):
+            np.add.at(lengths, order[pieces["item"]], piece_lengths(pieces))
+        return lengths
 
     def assemble(self, layout: Layout, rank: int = 0, world_size: int = 1) -> Rows:
         """The rows rank, rank + world_size, ... of the layout."""
-        mine = layout.row % world_size == rank
-        items, stream, lengths = layout.items[mine], layout.stream[mine], layout.lengths[mine]
+        drawn = np.concatenate([layout.stream[:, None], layout.items], 1)
+        mine = np.flatnonzero(layout.row % world_size == rank)
+        mine = mine[by_shard(drawn[mine])]
+        drawn, lengths = drawn[mine], layout.lengths[mine]
         row, column = layout.row[mine] // world_size, layout.column[mine]
         R = len(range(rank, self.rows, world_size))
         T = self.row_length
@@ -259,84 +382,56 @@ class Mixture:
         document = np.full(flat, -1, np.int64)
         side = np.zeros(flat, np.int8)
         language = np.zeros(flat, np.int16)
-
-        # columns of the item-wide arrays; documents are numbered in the order of their columns
-        start = row * T + column  # (I,)
-        by_place = np.lexsort((column, row))
-        rank_in_row = np.empty(len(row), np.int64)
-        rank_in_row[by_place] = running_count(row[by_place])
-        place = np.repeat(start, lengths) + ramp(lengths)  # (tokens of all items,)
-        document[place] = np.repeat(rank_in_row, lengths)
-        offset = np.zeros(flat, np.int64)
-        offset[place] = ramp(lengths)
         key = np.zeros(flat, np.uint64)
-        key[place] = np.repeat(items[:, 3].view(np.uint64), lengths)
-        tokens[start] = BOS
+        offset = np.zeros(flat, np.int64)
 
-        if self.pairs:
-            self.write_pairs(items, stream, start, tokens, side, language)
-        else:
-            self.write_blocks(items, stream, start, lengths, tokens, language)
+        start = row * T + column  # (I,)
+        within = ramp(lengths)  # (tokens of all items,)
+        place = np.repeat(start, lengths) + within
+        by_place = np.lexsort((column, row))  # documents are numbered in the order of their columns
+        number = np.empty(len(row), np.int64)
+        number[by_place] = running_count(row[by_place])
+        document[place] = np.repeat(number, lengths)
+        offset[place] = within
+        key[place] = np.repeat(drawn[:, 4].view(np.uint64), lengths)
+
+        pieces = []
+        for shards, own in self.pieces(drawn):
+            write_tokens(tokens, shards, own, start)
+            pieces.append(own)
+        pieces = np.concatenate(pieces) if pieces else np.zeros(0, PIECE)
+        size = piece_lengths(pieces)
+        side[place] = np.repeat(pieces["side"], size)
+        language[place] = np.repeat(pieces["language"], size)
         position = np.where(document >= 0, offset + FIRST_POSITION, PAD)
-        if self.reset_positions and self.pairs:
+        if self.restarts:
             position = restart_on_second_side(position, document, side, R, T)
         shape = (R, T)
         arrays = (tokens, document, side, position, language, key, offset)
         return Rows(*(array.reshape(shape) for array in arrays))
 
-    def write_blocks(self, items, stream, start, lengths, tokens, language) -> None:
-        for number, shard in np.unique(np.stack([stream, items[:, 0]], 1), axis=0):
-            mine = np.flatnonzero((stream == number) & (items[:, 0] == shard))
-            shards = self.streams[number].shards[shard]
-            bounds = self.streams[number].item_bounds(int(shard))
-            first, last = bounds[items[mine, 1]], bounds[items[mine, 1] + 1]
-            sentences = np.repeat(first, last - first) + ramp(last - first)  # (S,)
-            ids, offsets = shards.gather(sentences)
-            size = np.diff(offsets)
-            # each sentence begins after the sentences of its block before it, their </s> and the block's <s>
-            before = np.cumsum(size + 1) - (size + 1)
-            block = np.repeat(np.arange(len(mine)), last - first)
-            block_first = np.concatenate([[0], np.cumsum(last - first)[:-1]])
-            inside = before - before[block_first][block] + 1
-            room = lengths[mine][block] - 1  # the last token is </s>
-            begin = start[mine][block] + inside
-            kept = np.minimum(size, room - inside)
-            at = np.repeat(begin, size) + ramp(size)
-            keep = ramp(size) < np.repeat(kept, size)
-            tokens[at[keep]] = ids[keep]
-            tokens[begin + kept] = EOS
-            everything = np.repeat(start[mine], lengths[mine]) + ramp(lengths[mine])
-            language[everything] = self.language_ids[number][0]
 
-    def write_pairs(self, items, stream, start, tokens, side, language) -> None:
-        drawn = np.concatenate([stream[:, None], items], 1)
-        sizes = self.side_lengths(drawn)  # (I, 2) of side a and side b as they lie in the shard
-        swapped = np.zeros(len(items), bool)
-        if self.swap_sides:
-            swapped = mix(items[:, 3].view(np.uint64) ^ np.uint64(stable_hash("swap"))) & np.uint64(1) == 1
-        for number, shard in np.unique(drawn[:, :2], axis=0):
-            mine = np.flatnonzero((stream == number) & (items[:, 0] == shard))
-            shards = self.streams[number].shards[shard]
-            pair_first = self.streams[number].item_bounds(int(shard))[items[mine, 1]]
-            first_size = np.where(swapped[mine], sizes[mine, 1], sizes[mine, 0])
-            for which in (0, 1):  # the side that comes first in the row, then the other
-                stored = np.where(swapped[mine], 1 - which, which)
-                size = np.where(stored == 1, sizes[mine, 1], sizes[mine, 0])
-                ids, offsets = shards.gather(pair_first + stored)
-                whole = np.diff(offsets)
-                begin = start[mine] + 1 + (0 if which == 0 else first_size + self.pair_separators)
-                at = np.repeat(begin, whole) + ramp(whole)
-                keep = ramp(whole) < np.repeat(size, whole)
-                tokens[at[keep]] = ids[keep]
-                tokens[begin + size] = EOS
-                if which == 1 and self.pair_separators == 2:
-                    tokens[begin - 1] = EOS  # opens the second side
-                codes = np.where(stored == 1, self.language_ids[number][1], self.language_ids[number][0])
-                lead = 1 if which == 0 else self.pair_separators - 1
-                span = size + 1 + lead
-                everything = np.repeat(begin - lead, span) + ramp(span)
-                side[everything] = which
-                language[everything] = np.repeat(codes, span)
+def by_shard(drawn: np.ndarray) -> np.ndarray:
+    """Order of drawn items by stream, then shard."""
+    return np.lexsort((drawn[:, 1], drawn[:, 0]))
+
+
+def write_tokens(tokens: np.ndarray, shards: Shards, pieces: np.ndarray, start: np.ndarray) -> None:
+    """Sentences and marks of one shard's pieces into flat rows; `start` is where each item begins."""
+    lengths, item, lead, size = piece_lengths(pieces), pieces["item"], pieces["lead"], pieces["size"]
+    ends = np.cumsum(lengths)
+    first = np.flatnonzero(np.diff(item, prepend=-1))  # piece of each item
+    before = ends - lengths  # tokens of the pieces before
+    begin = start[item] + before - np.repeat(before[first], np.diff(first, append=len(item)))
+    marked = lead != NOTHING
+    tokens[begin[marked]] = lead[marked]
+    begin += marked
+    ids, offsets = shards.gather(pieces["sentence"])
+    whole = np.diff(offsets)
+    if (size < whole).any():
+        ids = ids[ramp(whole) < np.repeat(size, whole)]
+    tokens[np.repeat(begin, size) + ramp(size)] = ids
+    tokens[begin + size] = EOS
 
 
 def ramp(lengths: np.ndarray) -> np.ndarray:
