@@ -31,7 +31,7 @@ from engine import cost
 from engine.attention_rules import Tokens
 from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
-from engine.data import Mixture, Rows, Source
+from engine.data import Mixture, Rows, Source, language_codes
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
@@ -75,20 +75,26 @@ def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
     return sources, content_hash(text)
 
 
+def tell_sources(run: RunConfig, sources: dict[str, list[Source]]) -> RunConfig:
+    """The run, its objectives knowing all sources of its plan: which languages there are, and which are paired."""
+    everything = tuple(source for own in sources.values() for source in own)
+    objectives = tuple(dataclasses.replace(objective, sources=everything) for objective in run.objectives)
+    return dataclasses.replace(run, objectives=objectives)
+
+
 def build_mixture(
     run: RunConfig, objective: ObjectiveConfig, sources: dict[str, list[Source]], seed: int, vocabulary_sha256: str
 ) -> Mixture:
     data, form = DESCRIPTIONS[objective.name].data, DESCRIPTIONS[objective.name].form
     if not sources[data]:
         raise UserError(f"run {run.name}: objective {objective.name} needs {data} data, and the sampling plan has none")
-    languages = sorted({code for own in sources.values() for source in own for code in source.languages})
     return Mixture(
         sources[data],
         form,
         rows=objective.rows or run.batch.rows,
         row_length=objective.row_length or run.batch.row_length,
         seed=stable_hash(seed, "data", objective.draws_as),
-        languages=languages,
+        languages=language_codes(source for own in sources.values() for source in own),
         pair_separators=objective.pair_separators,
         reset_positions=objective.reset_positions,
         packing=objective.packing,
@@ -121,6 +127,7 @@ def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks:
                 row=torch.arange(len(seen), device=ranks.device)[part] * ranks.world_size + ranks.rank,
                 objective=objective,
                 step=step,
+                steps=run.schedule.steps,
                 first_phase=in_first_phase(run, step),
                 block_masks=flexible,
             )
@@ -339,6 +346,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
     vocabulary_sha256 = sha256_of(arguments.vocabulary)
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     sources, data_hash = read_plan(arguments.plan, arguments.shards)
+    run = tell_sources(run, sources)
     seed = arguments.seed
 
     torch.manual_seed(stable_hash(seed, "init"))

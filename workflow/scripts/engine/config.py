@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from engine.corruption import MaskSpec
+from engine.data import Source
 from engine.model import ModelConfig
 from engine.options import DESCRIPTIONS
 from errors import UserError
@@ -28,6 +29,7 @@ class ObjectiveConfig:
     packing: bool = True  # several pairs (or blocks shorter than a row) in one row
     draws: str | None = None  # objectives with one value here draw the same items with the same random choices
     options: typing.Any = field(default_factory=dict)  # of this objective alone: a class of engine/options.py
+    sources: tuple[Source, ...] = ()  # of all kinds of data, from the sampling plan; pretrain.py fills it in
 
     def __post_init__(self):
         if self.name in DESCRIPTIONS and isinstance(self.options, dict):

@@ -23,7 +23,7 @@ Shapes: R rows, T tokens of a row, I items of a step, P pieces of these items.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -51,6 +51,11 @@ class Source:
     @property
     def languages(self) -> tuple[str, ...]:
         return tuple(self.name.split("-")) if self.kind == "bitext" else (self.name,)
+
+
+def language_codes(sources: Iterable[Source]) -> list[str]:
+    """The languages of a plan; a language's number is its place here."""
+    return sorted({code for source in sources for code in source.languages})
 
 
 @dataclass

@@ -39,6 +39,7 @@ class Batch:
     row: Tensor  # (B,) number of the row within the step, over all ranks
     objective: "ObjectiveConfig"
     step: int
+    steps: int = 0  # of the whole run
     first_phase: bool = False  # schedule.first: only some of the model is trained
     block_masks: bool = False  # for FlexAttention
     extra: dict[str, Tensor] = field(default_factory=dict)
