@@ -8,7 +8,7 @@ import pytest
 from engine.corruption import MaskSpec, corrupt, select
 from engine.data import FORMS, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
 from engine.randomness import mix, stable_hash
-from engine.shards import open_shards
+from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from errors import UserError
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
@@ -25,6 +25,7 @@ FORMS_TO_TRY = {
     "blocks": ("mono", {}),
     "pairs": ("bitext", {}),
     "apart": ("bitext", {"form": "apart"}),
+    "segments": ("mono", {"form": "segments"}),
 }
 every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
 
@@ -121,6 +122,15 @@ def test_pair_rows_hold_both_sides(shards, separators, swap):
     assert swapped == ({0, 1} if swap else {0})
 
 
+def write_documents(folder: Path, sizes: list[list[int]], kind: str = "mono", name: str = "de") -> Source:
+    """Documents of sentences of the given lengths; sentence i is made of the token 10 + i."""
+    tokens = [10 + i for i, size in enumerate(size for document in sizes for size in document) for _ in range(size)]
+    lengths = np.array([size for document in sizes for size in document])
+    batch = (np.array(tokens), lengths, np.array([len(document) for document in sizes]))
+    write_shard(folder / "0.json", [batch], kind, VOCABULARY, "test", "test")
+    return Source(kind, "cc-100", name, 1.0, (folder / "0.json",))
+
+
 def sentence_of(own: Mixture, layout: Layout, i: int) -> Callable[[int], list[int]]:
     """The sentences of the shard that item i of the layout comes from."""
     stream = own.streams[layout.stream[i]]
@@ -159,6 +169,47 @@ def test_sides_apart_start_alike(shards, swap):
         assert language.tolist() == [codes[first]] * a + [codes[1 - first]] * b
         orders.add(first)
     assert orders == ({0, 1} if swap else {0})
+
+
+def test_segments_are_halves_of_one_document(shards):
+    own = mixture_of(shards, "segments", row_length=30)
+    for _ in range(4):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, _) in enumerate(layout.items):
+            stream = own.streams[layout.stream[i]]
+            first, last = stream.item_bounds(int(shard))[item : item + 2]
+            documents = stream.shards[shard].document_offsets()
+            assert np.searchsorted(documents, first, "right") == np.searchsorted(documents, last - 1, "right")
+            read = sentence_of(own, layout, i)
+            sentences = [read(number) for number in range(first, last)]
+            lengths = [len(sentence) + 1 for sentence in sentences]
+            cut = min(range(1, last - first), key=lambda k: abs(sum(lengths[:k]) - sum(lengths[k:])))
+            x, y = (
+                [BOS, *(token for sentence in half for token in (*sentence, EOS))]
+                for half in (sentences[:cut], sentences[cut:])
+            )
+            tokens, side, position, language = inside(rows, layout, i)
+            assert tokens.tolist() == x + y
+            assert side.tolist() == [0] * len(x) + [1] * len(y)
+            assert position.tolist() == [*range(2, 2 + len(x)), *range(2, 2 + len(y))]
+            assert set(language) == set(language_ids(own, layout, i))
+
+
+def test_segments_take_what_fits_and_leave_out_lonely_sentences(tmp_path):
+    sizes = [[3], [3, 4, 2], [9, 9, 9], [2, 2]]
+    source = write_documents(tmp_path, sizes)
+    own = Mixture([source], "segments", 4, 16, 1, list(LANGUAGES))  # <s> <s> and, with its </s>, 14 of sentences
+    bounds = own.streams[0].item_bounds(0)
+    assert bounds.tolist() == [0, 1, 4, 5, 6, 7, 9]  # 4 + 5 + 3 fit, two times 10 do not
+    assert own.streams[0].shard_items(0).tolist() == [1, 5]
+    assert sorted(own.draw(2)[:, 2]) == [1, 5]
+
+
+def test_a_corpus_that_lacks_what_a_form_needs_is_named(tmp_path):
+    source = write_documents(tmp_path, [[3], [4], [30, 30]])
+    with pytest.raises(UserError, match=r"no two neighbouring .* fit 24 tokens in cc-100/de; raise block_length"):
+        Mixture([source], "segments", 4, 24, 1, list(LANGUAGES))
 
 
 def test_positions_restart_on_the_second_side_of_every_packed_pair(shards):
@@ -374,8 +425,6 @@ def test_mask_shares_must_sum_to_one():
 
 def test_an_empty_source_is_named(tmp_path):
     write_sentences(tmp_path / "0.json", "mono", 1, 1)
-    from engine.shards import write_shard
-
     empty = tmp_path / "1.json"
     write_shard(empty, [], "mono", VOCABULARY, "test", "test")
     with pytest.raises(UserError, match=r"1\.json: no sentence to train on"):

@@ -11,10 +11,13 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     blocks          <s> s1 </s> s2 </s> ...        consecutive sentences of a language, as many as fit
     pairs           <s> x </s> </s> y </s>         a translation pair; pair_separators 1 leaves out one </s>
     apart           <s> x </s> <s> y </s>          a translation pair as two sides that start alike
+    segments        <s> s1 </s> s2 </s> <s> s3 </s>
+                                                   consecutive sentences of one document, as many as fit, cut into two
+                                                   sides at the sentence nearest the middle
 
 The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. Positions
-run on through the item, but start again at the second side in the form apart, and in pairs on request
-(reset_positions).
+run on through the item, but start again at the second side in the forms apart and segments, and in pairs on request
+(reset_positions). A document whose sentences are too few or too long for a form gives no item of it.
 
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
@@ -82,11 +85,15 @@ class Stream:
         self.key = stable_hash("stream", source.kind, source.corpus, source.name)
         self.epoch, self.shard_rank, self.offset = 0, 0, 0
         self.offsets: dict[int, np.ndarray] = {}
-        self.items: dict[int, np.ndarray] = {}  # shard -> (items + 1,) first sentence of each item
+        self.bounds: dict[int, np.ndarray] = {}  # shard -> (runs + 1,) first sentence of each run that may be an item
+        self.items: dict[int, np.ndarray] = {}  # shard -> (items,) the runs that are
         self.order: np.ndarray | None = None
         self.shard: int | None = None  # that `order` is of
-        if not any(len(self.item_bounds(shard)) > 1 for shard in range(len(self.shards))):
-            raise UserError(f"{source.manifests[0]}: no sentence to train on; lower the cleaning thresholds or drop it")
+        if not any(len(self.shard_items(shard)) for shard in range(len(self.shards))):
+            lack = form.lack.format(length=options.length)
+            raise UserError(
+                f"{source.manifests[0]}: no {lack} in {source.corpus}/{source.name}; {form.mend} or drop it"
+            )
 
     def state(self) -> list[int]:
         return [self.epoch, self.shard_rank, self.offset]
@@ -96,8 +103,13 @@ class Stream:
         self.order = None
 
     def item_bounds(self, shard: int) -> np.ndarray:
+        if shard not in self.bounds:
+            self.bounds[shard] = self.form.bounds(self.shards[shard], self.options)
+        return self.bounds[shard]
+
+    def shard_items(self, shard: int) -> np.ndarray:
         if shard not in self.items:
-            self.items[shard] = self.form.bounds(self.shards[shard], self.options)
+            self.items[shard] = np.flatnonzero(np.diff(self.item_bounds(shard)) >= self.form.sentences)
         return self.items[shard]
 
     def token_offsets(self, shard: int) -> np.ndarray:
@@ -115,8 +127,7 @@ class Stream:
         while n:
             if self.order is None:
                 self.shard = shard = self.current_shard()
-                items = len(self.item_bounds(shard)) - 1
-                self.order = generator(self.seed, self.key, self.epoch, shard).permutation(items)
+                self.order = generator(self.seed, self.key, self.epoch, shard).permutation(self.shard_items(shard))
             shard = self.shard
             part = self.order[self.offset : self.offset + n]
             self.offset += len(part)
@@ -134,12 +145,18 @@ class Stream:
         return np.concatenate(taken) if taken else np.empty((0, 4), np.int64)
 
 
-def block_bounds(lengths: np.ndarray, block_length: int) -> np.ndarray:
-    """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit."""
+def block_bounds(lengths: np.ndarray, block_length: int, documents: np.ndarray | None = None) -> np.ndarray:
+    """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit.
+
+    With `documents`, (D + 1,) the first sentence of each, a block also ends where its document ends.
+    """
     ends = np.cumsum(lengths.astype(np.int64) + 1)
+    stops = None if documents is None else np.repeat(documents[1:], np.diff(documents))  # (S,)
     bounds, first, before = [0], 0, 0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + block_length - 1, side="right"))
+        if stops is not None:
+            last = min(last, int(stops[first]))
         first = max(last, first + 1)  # a sentence that is too long alone makes a block of its own, cut
         before = int(ends[first - 1])
         bounds.append(first)
@@ -193,6 +210,7 @@ class Drawn:
 
 
 NOTHING = -1
+FAR = np.iinfo(np.int64).max
 
 PIECE = np.dtype(
     [
@@ -238,6 +256,29 @@ def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     return pieces.ravel()
 
 
+def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    pieces = halves(drawn)
+    pieces["lead"][running_count(2 * pieces["item"] + pieces["side"]) == 0] = BOS
+    return pieces
+
+
+def halves(drawn: Drawn) -> np.ndarray:
+    """The sentences of the items, those after the sentence's end that is nearest the middle as side 1."""
+    item, number, sentence = drawn.sentences()
+    pieces = drawn.pieces(item, sentence)
+    first = np.flatnonzero(number == 0)
+    length = pieces["size"] + 1
+    done = np.cumsum(length)  # tokens up to the end of each sentence
+    before = (done - length)[first][item]
+    whole = np.add.reduceat(length, first)[item]
+    distance = np.abs(2 * (done - before) - whole)
+    distance[np.append(first[1:], len(item)) - 1] = FAR  # the second side is not empty
+    nearest = distance == np.minimum.reduceat(distance, first)[item]
+    last_of_first = np.minimum.reduceat(np.where(nearest, number, FAR), first)
+    pieces["side"] = number > last_of_first[item]
+    return pieces
+
+
 def cut_longer(lengths: np.ndarray, room: int) -> np.ndarray:
     """(..., 2) lengths that fit the room together: the longer one gives way first."""
     return np.minimum(lengths, np.maximum(room // 2, room - lengths[..., ::-1]))
@@ -245,6 +286,10 @@ def cut_longer(lengths: np.ndarray, room: int) -> np.ndarray:
 
 def bounds_of_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length)
+
+
+def bounds_within_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return block_bounds(shards.sentence_lengths(), options.length - 1, shards.document_offsets())  # a second <s>
 
 
 def bounds_of_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
@@ -257,12 +302,22 @@ class Form:
     bounds: Callable[[Shards, ItemOptions], np.ndarray]  # (items of the shard + 1,) first sentence of each
     fills: bool = False  # items are about as long as they may be
     restarts: bool = False  # positions start again on the second side
+    sentences: int = 1  # of an item, at least
+    lack: str = "sentence to train on"  # where there is no item, with {length}
+    mend: str = "lower the cleaning thresholds"
 
+
+WITHIN_DOCUMENTS = {
+    "sentences": 2,
+    "lack": "two neighbouring sentences of one document that fit {length} tokens",
+    "mend": "raise block_length, encode text that still has its documents (a blank line ends one),",
+}
 
 FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
+    "segments": Form(lay_segments, bounds_within_documents, restarts=True, **WITHIN_DOCUMENTS),
 }
 
 
