@@ -1,7 +1,7 @@
 """The objectives by the name that a run file uses. A new one is a function beside this file, an entry here and one in
 engine/options.py, which says what it reads."""
 
-from engine.objectives import mlm, ppa, rtd, xlco
+from engine.objectives import dwa, mlm, ppa, rtd, veco, xlco
 from engine.objectives.base import Objective
 
 OBJECTIVES: dict[str, Objective] = {
@@ -10,7 +10,11 @@ OBJECTIVES: dict[str, Objective] = {
     # XLM-E
     "mrtd": rtd.MRTD,
     "trtd": rtd.TRTD,
-    # PPA, InfoXLM
+    # VECO
+    "veco-mono": veco.MONO,
+    "veco-pairs": veco.PAIRS,
+    # PPA, InfoXLM, XLM-Align
     "ppa": ppa.PPA,
     "xlco": xlco.XLCO,
+    "dwa": dwa.DWA,
 }
