@@ -24,7 +24,9 @@ def shards(tmp_path_factory) -> Path:
 FORMS_TO_TRY = {
     "blocks": ("mono", {}),
     "pairs": ("bitext", {}),
+    "pairs with slots": ("bitext", {"reserved_share": 0.15}),
     "apart": ("bitext", {"form": "apart"}),
+    "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
     "segments": ("mono", {"form": "segments"}),
 }
 every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
@@ -171,6 +173,65 @@ def test_sides_apart_start_alike(shards, swap):
     assert orders == ({0, 1} if swap else {0})
 
 
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_placeholders_follow_their_block(shards, share):
+    own = mixture_of(shards, "placeholders", row_length=30, reserved_share=share)
+    reached = set()
+    for _ in range(8):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, _) in enumerate(layout.items):
+            read = sentence_of(own, layout, i)
+            first, last = own.streams[layout.stream[i]].item_bounds(int(shard))[item : item + 2]
+            sentences = [read(number) for number in range(first, last)]
+            block = [BOS, *(token for sentence in sentences for token in (*sentence, EOS))]
+            p = max(1, round(share * sum(map(len, sentences))))
+            tokens, side, position, language = inside(rows, layout, i)
+            assert tokens.tolist() == [*block, EOS, *[PAD] * p, EOS]
+            assert side.tolist() == [0] * len(block) + [1] * (p + 2)
+            assert position.tolist() == list(range(2, 2 + len(tokens))) and len(tokens) <= 30
+            assert set(language) == set(language_ids(own, layout, i))
+            assert (rows.document[layout.row[i]][: len(tokens)] == 0).all()
+            reached.add(p)
+    assert len(reached) > 1 or share < 0.1
+
+
+@pytest.mark.parametrize("length", [11, 12, 13, 14, 24])
+def test_a_block_leaves_room_for_its_slots(tmp_path, length):
+    source = write_documents(tmp_path, [[1], [2], [3], [60], [6], [5], [4, 3], [2, 1], [30]])
+    for share in (0.05, 0.2, 1.0):
+        own = Mixture([source], "placeholders", 9, length, 1, list(LANGUAGES), reserved_share=share)
+        sizes = own.item_lengths(own.draw(9))
+        assert sizes.max() <= length and sizes.max() >= length - 2
+
+
+@pytest.mark.parametrize("separators", [1, 2])
+def test_slots_after_a_pair_belong_to_no_document(shards, separators):
+    slots = mixture_of(shards, "pairs with slots", pair_separators=separators)
+    layout = slots.next_layout()
+    rows = slots.assemble(layout)
+    for i, (_, item, _, key) in enumerate(layout.items):
+        read, first = sentence_of(slots, layout, i), coin(key.view(np.uint64), "swap")
+        x, y = read(2 * item + first), read(2 * item + 1 - first)
+        pair = [BOS, *x, EOS, *[EOS] * (separators - 1), *y, EOS]
+        p = int(0.15 * (len(x) + len(y))) + 1
+        tokens, _, position, _ = inside(rows, layout, i)
+        assert tokens.tolist() == pair + [PAD] * p
+        assert position.tolist() == [*range(2, 2 + len(pair)), *[PAD] * p]
+        at = (layout.row[i], slice(layout.column[i], layout.column[i] + len(tokens)))
+        assert (rows.document[at][: len(pair)] >= 0).all() and (rows.document[at][len(pair) :] == -1).all()
+        assert set(rows.key[at].tolist()) == {int(key.view(np.uint64))}
+        assert rows.offset[at].tolist() == list(range(len(tokens)))
+
+
+@pytest.mark.parametrize("length", [11, 12, 13, 24])
+def test_slots_after_a_pair_fit(tmp_path, length):
+    source = write_documents(tmp_path, [[60, 60], [2, 60], [60, 3], [4, 4]], "bitext", "de-en")
+    own = Mixture([source], "pairs", 9, length, 1, list(LANGUAGES), reserved_share=0.15)
+    sizes = own.item_lengths(own.draw(4))
+    assert length - 2 <= sizes.max() <= length
+
+
 def test_segments_are_halves_of_one_document(shards):
     own = mixture_of(shards, "segments", row_length=30)
     for _ in range(4):
@@ -254,12 +315,12 @@ def test_no_item_is_longer_than_it_may_be(shards, form):
     own = mixture_of(shards, form, block_length=16)
     for _ in range(4):
         layout = own.next_layout()
-        assert layout.lengths.max() in (15, 16)
+        assert 14 <= layout.lengths.max() <= 16
         rows = own.assemble(layout)
         for i in range(len(layout.row)):
             tokens = inside(rows, layout, i)[0]
-            assert tokens[0] == BOS and tokens[-1] == EOS
-        assert (rows.document >= 0).sum() == layout.lengths.sum()
+            assert tokens[0] == BOS and tokens[-1] == (PAD if form == "pairs with slots" else EOS)
+        assert (rows.key > 0).sum() == layout.lengths.sum()
 
 
 def test_what_waits_is_packed_first(shards):

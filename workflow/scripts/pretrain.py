@@ -97,10 +97,18 @@ def build_mixture(
         languages=language_codes(source for own in sources.values() for source in own),
         pair_separators=objective.pair_separators,
         reset_positions=objective.reset_positions,
+        reserved_share=reserved_share(objective),
         packing=objective.packing,
         block_length=objective.block_length,
         vocabulary_sha256=vocabulary_sha256,
     )
+
+
+def reserved_share(objective: ObjectiveConfig) -> float:
+    """Slots per token in the items of the objective."""
+    if DESCRIPTIONS[objective.name].form == "placeholders":
+        return objective.options.ratio_share
+    return objective.mask.rate if getattr(objective.options, "masks", None) == "append" else 0.0
 
 
 def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks: Ranks, step: int = 1) -> list[Batch]:

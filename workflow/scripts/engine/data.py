@@ -14,6 +14,12 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     segments        <s> s1 </s> s2 </s> <s> s3 </s>
                                                    consecutive sentences of one document, as many as fit, cut into two
                                                    sides at the sentence nearest the middle
+    placeholders    <s> s1 </s> s2 </s> </s> ? ? </s>
+                                                   a block, and as side 1 slots that hold <pad> until they are filled:
+                                                   reserved_share of the block's tokens, at least one
+
+Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
+document yet; what fills them must say where they belong. Slots have the item's key, offsets and language.
 
 The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. Positions
 run on through the item, but start again at the second side in the forms apart and segments, and in pairs on request
@@ -145,20 +151,20 @@ class Stream:
         return np.concatenate(taken) if taken else np.empty((0, 4), np.int64)
 
 
-def block_bounds(lengths: np.ndarray, block_length: int, documents: np.ndarray | None = None) -> np.ndarray:
+def block_bounds(lengths: np.ndarray, block_length: float, documents: np.ndarray | None = None) -> np.ndarray:
     """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit.
 
     With `documents`, (D + 1,) the first sentence of each, a block also ends where its document ends.
     """
-    ends = np.cumsum(lengths.astype(np.int64) + 1)
+    ends = np.cumsum(lengths + 1, dtype=np.float64)
     stops = None if documents is None else np.repeat(documents[1:], np.diff(documents))  # (S,)
-    bounds, first, before = [0], 0, 0
+    bounds, first, before = [0], 0, 0.0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + block_length - 1, side="right"))
         if stops is not None:
             last = min(last, int(stops[first]))
         first = max(last, first + 1)  # a sentence that is too long alone makes a block of its own, cut
-        before = int(ends[first - 1])
+        before = float(ends[first - 1])
         bounds.append(first)
     return np.asarray(bounds, np.int64)
 
@@ -170,6 +176,7 @@ class ItemOptions:
     length: int  # tokens of the longest item
     pair_separators: int = 2
     swap_sides: bool = True
+    reserved_share: float = 0.0  # slots per token, in the forms that have slots
 
 
 @dataclass(frozen=True)
@@ -216,9 +223,9 @@ PIECE = np.dtype(
     [
         ("item", np.int64),  # index among the items at hand
         ("lead", np.int64),  # mark before the sentence: BOS, EOS or NOTHING
-        ("sentence", np.int64),  # number within the shard
-        ("size", np.int64),  # tokens of the sentence, from its start
-        ("closed", np.bool_),  # by </s>
+        ("sentence", np.int64),  # number within the shard, or NOTHING: slots
+        ("size", np.int64),  # tokens of the sentence, from its start; slots
+        ("closed", np.bool_),  # by </s>; what is not closed belongs to no document yet
         ("side", np.int8),
         ("language", np.int16),
     ]
@@ -237,6 +244,18 @@ def lay_blocks(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     return pieces
 
 
+def lay_placeholders(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    share = options.reserved_share
+    pieces = lay_blocks(drawn, options)
+    pieces["size"] = np.minimum(pieces["size"], int((room_beside_slots(options) - 1) / (1 + share)))
+    slots = pieces[pieces["lead"] == BOS]
+    tokens = np.bincount(pieces["item"], pieces["size"])
+    slots["lead"], slots["sentence"], slots["side"] = EOS, NOTHING, 1
+    slots["size"] = np.maximum(1, np.rint(share * tokens))
+    pieces = np.concatenate([pieces, slots])
+    return pieces[np.argsort(pieces["item"], kind="stable")]
+
+
 def lay_pairs(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     return lay_two(drawn, options, EOS if options.pair_separators == 2 else NOTHING)
 
@@ -252,6 +271,12 @@ def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     pieces["lead"] = BOS, second_lead
     pieces["side"] = 0, 1
     room = options.length - 3 - (second_lead != NOTHING)
+    if share := options.reserved_share:
+        pieces["size"] = cut_longer(pieces["size"], int((room - 1) / (1 + share)))
+        slots = pieces[:, 1:].copy()
+        slots["lead"], slots["sentence"], slots["closed"] = NOTHING, NOTHING, False
+        slots["size"] = np.floor(share * pieces["size"].sum(1, keepdims=True)) + 1
+        return np.concatenate([pieces, slots], 1).ravel()
     pieces["size"] = cut_longer(pieces["size"], room)
     return pieces.ravel()
 
@@ -288,6 +313,15 @@ def bounds_of_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length)
 
 
+def bounds_beside_slots(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return block_bounds(shards.sentence_lengths() * (1 + options.reserved_share), room_beside_slots(options) + 1)
+
+
+def room_beside_slots(options: ItemOptions) -> float:
+    """For sentences with their </s> and their share of the slots: <s>, twice </s>, and rounding up by half at most."""
+    return options.length - 3.5
+
+
 def bounds_within_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length - 1, shards.document_offsets())  # a second <s>
 
@@ -315,6 +349,7 @@ WITHIN_DOCUMENTS = {
 
 FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
+    "placeholders": Form(lay_placeholders, bounds_beside_slots, fills=True),
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
     "segments": Form(lay_segments, bounds_within_documents, restarts=True, **WITHIN_DOCUMENTS),
@@ -346,6 +381,7 @@ class Mixture:
         pair_separators: int = 2,
         reset_positions: bool = False,
         swap_sides: bool = True,
+        reserved_share: float = 0.0,
         packing: bool = True,
         block_length: int | None = None,
         vocabulary_sha256: str | None = None,
@@ -353,7 +389,7 @@ class Mixture:
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
         self.form = FORMS[form]
         length = min(block_length or row_length, row_length)
-        self.options = ItemOptions(length, pair_separators, swap_sides)
+        self.options = ItemOptions(length, pair_separators, swap_sides, reserved_share)
         self.streams = [Stream(source, self.form, self.options, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]
@@ -451,7 +487,6 @@ class Mixture:
         by_place = np.lexsort((column, row))  # documents are numbered in the order of their columns
         number = np.empty(len(row), np.int64)
         number[by_place] = running_count(row[by_place])
-        document[place] = np.repeat(number, lengths)
         offset[place] = within
         key[place] = np.repeat(drawn[:, 4].view(np.uint64), lengths)
 
@@ -461,6 +496,7 @@ class Mixture:
             pieces.append(own)
         pieces = np.concatenate(pieces) if pieces else np.zeros(0, PIECE)
         size = piece_lengths(pieces)
+        document[place] = np.repeat(np.where(pieces["closed"], number[pieces["item"]], -1), size)
         side[place] = np.repeat(pieces["side"], size)
         language[place] = np.repeat(pieces["language"], size)
         position = np.where(document >= 0, offset + FIRST_POSITION, PAD)
@@ -486,12 +522,15 @@ def write_tokens(tokens: np.ndarray, shards: Shards, pieces: np.ndarray, start: 
     marked = lead != NOTHING
     tokens[begin[marked]] = lead[marked]
     begin += marked
-    ids, offsets = shards.gather(pieces["sentence"])
+    closed = pieces["closed"]
+    tokens[(begin + size)[closed]] = EOS
+    text = pieces["sentence"] != NOTHING
+    begin, size = begin[text], size[text]
+    ids, offsets = shards.gather(pieces["sentence"][text])
     whole = np.diff(offsets)
     if (size < whole).any():
         ids = ids[ramp(whole) < np.repeat(size, whole)]
     tokens[np.repeat(begin, size) + ramp(size)] = ids
-    tokens[begin + size] = EOS
 
 
 def ramp(lengths: np.ndarray) -> np.ndarray:
