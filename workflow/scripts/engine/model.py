@@ -133,13 +133,35 @@ def decode(
     memory_BSD: Tensor,
     self_mask: Mask | None,
     cross_mask: Mask | None,
-    biases: Sequence[DistanceBias | None] | None = None,
+    biases: Sequence[DistanceBias | None],
 ) -> Tensor:
     """Blocks as a decoder: each reads the memory between its self-attention and its FFN. All layers, one memory."""
-    for block, cross, bias in zip(blocks, cross_attention, biases or [None] * len(blocks), strict=True):
+    for block, cross, bias in zip(blocks, cross_attention, biases, strict=True):
         x_BTD = cross(block.self_attend(x_BTD, self_mask, bias), memory_BSD, cross_mask)
         x_BTD = block.feed_forward(x_BTD)
     return x_BTD
+
+
+class Decoder(nn.Module):
+    """Decoder blocks of their own. The tokens are embedded by the encoder, whose table is the output too."""
+
+    def __init__(self, config: ModelConfig, layers: int):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(config) for _ in range(layers))
+        self.cross_attention = nn.ModuleList(CrossAttention(config) for _ in range(layers))
+        self.distances = distance_tables(config, layers)
+        initialise(self, config.init_std)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        positions_BT: Tensor,
+        memory_BSD: Tensor,
+        self_mask: Mask | None,
+        cross_mask: Mask | None,
+    ) -> Tensor:
+        biases = distance_biases(self.distances, len(self.blocks), positions_BT)
+        return decode(self.blocks, self.cross_attention, x_BTD, memory_BSD, self_mask, cross_mask, biases)
 
 
 class Encoder(nn.Module):
