@@ -22,7 +22,7 @@ from engine.data import Mixture, Source  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 
 GOAL = 1_000_000
-FORMS = {"mono": ("blocks", "placeholders", "segments"), "bitext": ("pairs", "apart")}
+FORMS = {"mono": ("blocks", "placeholders", "twice", "segments"), "bitext": ("pairs", "apart")}
 VOCABULARY = 250_002
 LANGUAGES = 8
 MEAN_SENTENCE = 30  # tokens, geometric

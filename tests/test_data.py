@@ -27,6 +27,7 @@ FORMS_TO_TRY = {
     "pairs with slots": ("bitext", {"reserved_share": 0.15}),
     "apart": ("bitext", {"form": "apart"}),
     "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
+    "twice": ("mono", {"form": "twice"}),
     "segments": ("mono", {"form": "segments"}),
 }
 every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
@@ -230,6 +231,21 @@ def test_slots_after_a_pair_fit(tmp_path, length):
     own = Mixture([source], "pairs", 9, length, 1, list(LANGUAGES), reserved_share=0.15)
     sizes = own.item_lengths(own.draw(4))
     assert length - 2 <= sizes.max() <= length
+
+
+def test_a_block_lies_twice(shards):
+    own, single = mixture_of(shards, "twice", row_length=40), mixture(shards, "mono", row_length=20)
+    blocks = {document[4][0]: document for document in documents(single.assemble(single.next_layout()))}
+    layout = own.next_layout()
+    rows = own.assemble(layout)
+    for i, (_, _, _, key) in enumerate(layout.items):
+        block, _, numbered, spoken, *_ = blocks[int(key.view(np.uint64))]
+        tokens, side, position, language = inside(rows, layout, i)
+        assert tokens.tolist() == 2 * list(block)
+        assert side.tolist() == [0] * len(block) + [1] * len(block)
+        assert position.tolist() == 2 * list(numbered)
+        assert language.tolist() == 2 * list(spoken)
+    assert len(blocks) == len(layout.items)
 
 
 def test_segments_are_halves_of_one_document(shards):

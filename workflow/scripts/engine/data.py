@@ -17,13 +17,15 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     placeholders    <s> s1 </s> s2 </s> </s> ? ? </s>
                                                    a block, and as side 1 slots that hold <pad> until they are filled:
                                                    reserved_share of the block's tokens, at least one
+    twice           <s> s1 </s> s2 </s> <s> s1 </s> s2 </s>
+                                                   a block of at most half the length, as side 0 and as side 1
 
 Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
 document yet; what fills them must say where they belong. Slots have the item's key, offsets and language.
 
-The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. Positions
-run on through the item, but start again at the second side in the forms apart and segments, and in pairs on request
-(reset_positions). A document whose sentences are too few or too long for a form gives no item of it.
+The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. A document
+whose sentences are too few or too long for a form gives no item of it. Positions run on through the item, but start
+again at the second side in the forms apart, segments and twice, and in pairs on request (reset_positions).
 
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
@@ -237,23 +239,39 @@ def piece_lengths(pieces: np.ndarray) -> np.ndarray:
 
 
 def lay_blocks(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    return lay_sentences(drawn, options.length - 2)
+
+
+def lay_sentences(drawn: Drawn, longest: int) -> np.ndarray:
+    """<s> and all sentences of the items; only one that is alone in its item can be too long."""
     item, number, sentence = drawn.sentences()
     pieces = drawn.pieces(item, sentence)
     pieces["lead"][number == 0] = BOS
-    pieces["size"] = np.minimum(pieces["size"], options.length - 2)  # only a sentence alone can be longer
+    pieces["size"] = np.minimum(pieces["size"], longest)
     return pieces
+
+
+def by_item(*parts: np.ndarray) -> np.ndarray:
+    """Pieces of the same items as one list: of each item, first those of the first part."""
+    pieces = np.concatenate(parts)
+    return pieces[np.argsort(pieces["item"], kind="stable")]
+
+
+def lay_twice(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    pieces = lay_sentences(drawn, options.length // 2 - 2)
+    again = pieces.copy()
+    again["side"] = 1
+    return by_item(pieces, again)
 
 
 def lay_placeholders(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     share = options.reserved_share
-    pieces = lay_blocks(drawn, options)
-    pieces["size"] = np.minimum(pieces["size"], int((room_beside_slots(options) - 1) / (1 + share)))
+    pieces = lay_sentences(drawn, int((room_beside_slots(options) - 1) / (1 + share)))
     slots = pieces[pieces["lead"] == BOS]
     tokens = np.bincount(pieces["item"], pieces["size"])
     slots["lead"], slots["sentence"], slots["side"] = EOS, NOTHING, 1
     slots["size"] = np.maximum(1, np.rint(share * tokens))
-    pieces = np.concatenate([pieces, slots])
-    return pieces[np.argsort(pieces["item"], kind="stable")]
+    return by_item(pieces, slots)
 
 
 def lay_pairs(drawn: Drawn, options: ItemOptions) -> np.ndarray:
@@ -313,6 +331,10 @@ def bounds_of_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length)
 
 
+def bounds_of_half_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return block_bounds(shards.sentence_lengths(), options.length // 2)
+
+
 def bounds_beside_slots(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths() * (1 + options.reserved_share), room_beside_slots(options) + 1)
 
@@ -350,6 +372,7 @@ WITHIN_DOCUMENTS = {
 FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
     "placeholders": Form(lay_placeholders, bounds_beside_slots, fills=True),
+    "twice": Form(lay_twice, bounds_of_half_blocks, fills=True, restarts=True),
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
     "segments": Form(lay_segments, bounds_within_documents, restarts=True, **WITHIN_DOCUMENTS),
