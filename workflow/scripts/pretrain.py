@@ -173,17 +173,17 @@ def train_step(
     return signals, done
 
 
+def mixed(run: RunConfig, ranks: Ranks) -> AbstractContextManager:
+    return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+
+
 def backward(
     model: nn.Module, run: RunConfig, objective: ObjectiveConfig, batches: list[Batch], ranks: Ranks
 ) -> dict[str, float]:
     """Add one objective's gradients; its losses and signals as means over all ranks."""
     own = OBJECTIVES[objective.name]
-
-    def mixed() -> AbstractContextManager:
-        return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
-
     if own.prepare:
-        with mixed(), torch.no_grad():
+        with mixed(run, ranks), torch.no_grad():
             for batch in batches:
                 own.prepare(model, batch)
     counts = [own.count(batch) for batch in batches]
@@ -193,7 +193,7 @@ def backward(
     sums = dict.fromkeys(names, 0.0)
     noted: dict[str, list[float]] = {}
     for batch in batches:
-        with mixed():
+        with mixed(run, ranks):
             loss = own.loss(model, batch)
         total = sum(value * (weight[name] / max(1, count[name])) for name, value in loss.sums.items())
         if total.requires_grad:
@@ -343,7 +343,8 @@ def start_objectives(model: nn.Module, run: RunConfig, mixtures: list[Mixture], 
     for objective, mixture in zip(run.objectives, mixtures, strict=True):
         if start := OBJECTIVES[objective.name].start:
             draw = functools.partial(next_batches, run, objective, mixture, ranks, 0)
-            start(model, objective, draw, ranks)
+            with mixed(run, ranks):
+                start(model, objective, draw, ranks)
 
 
 def pretrain(arguments: argparse.Namespace) -> int:
