@@ -15,7 +15,8 @@ try:
     PLAN = plan.load_config(".", config)
     CLEANING = plan.load_cleaning(PLAN)
     NEEDS = plan.all_needs(PLAN)
-    RUNS = sorted({run for run, _, _ in NEEDS})
+    RUNS = plan.with_ancestors(PLAN, sorted({run for run, _, _ in NEEDS}))
+    CANONICAL = plan.canonical_runs(PLAN)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -321,6 +322,21 @@ def run_digest(wildcards):
     return plan.digest(plan.resolve_run(PLAN, wildcards.run))
 
 
+def initial_weights(wildcards):
+    """What a run starts from: the weights of another run with the same seed, or nothing."""
+    init = plan.resolve_run(PLAN, wildcards.run).get("init")
+    return (
+        f"{S}/runs/{init['run']}/seed-{wildcards.seed}/model.safetensors"
+        if init
+        else []
+    )
+
+
+def initial_option(wildcards, output):
+    weights = initial_weights(wildcards)
+    return f"--init {weights}" if weights else ""
+
+
 def pretrain_outputs():
     return [
         f"{S}/runs/{run}/seed-{seed}/model.safetensors"
@@ -436,8 +452,8 @@ VIEW = plan.digest(
         "description": PLAN.scale["description"],
         "world": WORLD,
         "seeds": PLAN.seeds,
-        "runs": PLAN.settings.get("runs"),
-        "canonical": PLAN.canonical,
+        "runs": sorted(PLAN.selected),
+        "canonical": CANONICAL,
         "tasks": {
             task: sorted(PLAN.tasks[task]["settings"]) for task in sorted(PLAN.tasks)
         },

@@ -60,6 +60,7 @@ rule pretrain:
         plan="results/{scale}/runs/{run}/sampling_plan.tsv",
         shards=run_shards,
         vocabulary="results/{scale}/vocab/spm.model",
+        initial=initial_weights,
     output:
         model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",
         train="results/{scale}/runs/{run}/seed-{seed}/train.jsonl",
@@ -81,7 +82,8 @@ rule pretrain:
         launcher=pretrain_launcher,
         processes=pretrain_processes,
         shards=shards_root,
+        initial=initial_option,
     shell:
         "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
-        "--shards {params.shards} --vocabulary {input.vocabulary} --seed {wildcards.seed} --threads {threads} "
+        "--shards {params.shards} --vocabulary {input.vocabulary} {params.initial} --seed {wildcards.seed} --threads {threads} "
         "--world-size {params.processes} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"

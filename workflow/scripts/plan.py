@@ -22,7 +22,8 @@ from typing import Any
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.options import DESCRIPTIONS
 from errors import UserError
-from yamlfiles import deep_merge, did_you_mean, read_scale, read_yaml
+from typed import build
+from yamlfiles import deep_merge, did_you_mean, read_scale, read_yaml, with_parents
 
 # What each objective reads.
 OBJECTIVE_DATA = {name: about.data for name, about in DESCRIPTIONS.items()}
@@ -161,6 +162,7 @@ class Config:
     languages: dict[str, Language]
     datasets: dict[str, Dataset]
     _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
+    _hashes: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def scale_name(self) -> str:
@@ -180,10 +182,10 @@ class Config:
         return self.scale.get("world") is not None
 
     @cached_property
-    def canonical(self) -> dict[str, str]:
-        """Run -> the run that stands for it at this scale: of several with equal content, the first by name."""
-        first: dict[str, str] = {}
-        return {name: first.setdefault(run_hash(resolve_run(self, name)), name) for name in sorted(self.runs)}
+    def selected(self) -> frozenset[str]:
+        """The runs that tables may ask for: those of config.yaml, or else of the scale, or else all."""
+        chosen = self.settings.get("runs") or self.scale.get("runs") or "all"
+        return frozenset(self.runs if chosen == "all" else chosen)
 
 
 def load_config(
@@ -206,9 +208,7 @@ def load_config(
     datasets = load_datasets(root / "config/datasets.tsv")
     scale_file = f"config/scales/{settings['scale']}.yaml"
     scale = _named(read_scale(root / scale_file, scale_file), scale_file, schemas, "scale")
-    runs = {
-        name: _read_named(root, f"config/runs/{name}.yaml", schemas, "run") for name in _names(root / "config/runs")
-    }
+    runs = _read_runs(root, schemas)
     tasks = {
         name: _read_named(root, f"config/tasks/{name}.yaml", schemas, "task", key="task")
         for name in _names(root / "config/tasks")
@@ -266,6 +266,37 @@ def _named(value: Any, shown: str, schemas: _Schemas, kind: str, key: str = "nam
     return value
 
 
+# What a run never takes from the run that it extends: they say which run it is.
+OWN_KEYS = ("name", "paper")
+
+
+def _read_runs(root: Path, schemas: _Schemas) -> dict[str, dict]:
+    """Every run with what it extends. Parents come first, so that a mistake is found in the file that holds it."""
+    shown = {name: f"config/runs/{name}.yaml" for name in _names(root / "config/runs")}
+    written = {name: read_yaml(root / file, file) for name, file in shown.items()}
+    merged: dict[str, dict] = {}
+
+    def read(name: str) -> dict:
+        if name not in merged:
+            run = written[name]
+            line = with_parents(run, shown[name], shown, written.__getitem__, OWN_KEYS)  # also finds circles
+            if line is not run:
+                read(run["extends"])
+            merged[name] = _without_nulls(_named(line, shown[name], schemas, "run"))
+        return merged[name]
+
+    for name in shown:
+        read(name)
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    """null in a run says that there is no such thing: it takes out what the run that is extended has."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _read_specs(config: Config, schemas: _Schemas, kind: str) -> dict[str, dict]:
     folder = config.root / f"config/{kind}s"
     specs = {}
@@ -307,7 +338,8 @@ def _check_filters(config: Config, specs: dict[str, dict], shown: str) -> None:
         _known(paper, {spec["paper"] for spec in specs.values()}, f"{shown}, papers[{index}]", "paper")
     for index, item in enumerate(settings.get("items") or []):
         _known(item, specs, f"{shown}, items[{index}]", "table or figure")
-    for index, run in enumerate(settings.get("runs") or []):
+    chosen = settings.get("runs")
+    for index, run in enumerate([] if chosen == "all" else chosen or []):
         _known(run, config.runs, f"{shown}, runs[{index}]", "run")
 
 
@@ -323,15 +355,30 @@ def _partial(schema: dict) -> dict:
     return kept
 
 
+# A scale shrinks a run; it does not make another one of it. `schedule.first` shrinks with the steps.
+WHAT_A_RUN_IS = {
+    "": ("name", "extends", "paper", "kind", "data", "objectives", "init"),
+    "model": ("absolute_positions", "token_types", "languages", "relative_bias"),
+    "schedule": ("steps_share", "alternate", "first"),
+}
+
+
 def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
     scale = config.scale
     schemas.check(scale.get("run_overrides", {}), "run", f"{shown}, run_overrides", partial=True)
-    for key in ("name", "paper", "kind", "data", "objectives"):
-        if key in scale.get("run_overrides", {}):
-            raise UserError(f"{shown}, run_overrides.{key}: a scale does not change what a run is; remove the key")
+    for section, keys in WHAT_A_RUN_IS.items():
+        overrides = scale.get("run_overrides", {})
+        for key in keys:
+            if key in (overrides.get(section, {}) if section else overrides):
+                where = f"{shown}, run_overrides.{section + '.' if section else ''}{key}"
+                raise UserError(f"{where}: a scale does not change what a run is; remove the key")
+    for index, run in enumerate(scale.get("runs") or []):
+        _known(run, config.runs, f"{shown}, runs[{index}]", "run")
     for objective, changes in scale.get("objective_overrides", {}).items():
-        _known(objective, OBJECTIVE_DATA, f"{shown}, objective_overrides", "objective")
-        schemas.check({"objectives": [changes]}, "run", f"{shown}, objective_overrides.{objective}", partial=True)
+        where = f"{shown}, objective_overrides"
+        _known(objective, OBJECTIVE_DATA, where, "objective")
+        schemas.check({"objectives": [changes]}, "run", f"{where}.{objective}", partial=True)
+        _options({"name": objective, **changes}, f"{where}.{objective}")
     for task, changes in scale.get("task_overrides", {}).items():
         recipe = {"default": changes.get("recipe", {})}
         schemas.check({"recipes": recipe}, "task", f"{shown}, task_overrides.{task}", partial=True)
@@ -394,6 +441,10 @@ def _check_run(config: Config, name: str) -> None:
                 f"{where}: objective '{objective['name']}' reads {kind} data but the run has no data.{kind}; "
                 "add it, or remove the objective"
             )
+        if (length := deepest(objective, where)) > run["model"]["layers"]:
+            raise UserError(
+                f"{where}.options: asks for layer {length} of a model with {run['model']['layers']}; lower it"
+            )
         mask = objective["mask"]
         if abs(mask["mask"] + mask["random"] + mask["keep"] - 1) > 1e-9:
             raise UserError(f"{where}.mask: mask + random + keep must be 1")
@@ -406,6 +457,56 @@ def _check_run(config: Config, name: str) -> None:
         )
     if bool(run["objectives"]) != (run["schedule"]["steps"] > 0):
         raise UserError(f"{shown}, schedule.steps: a run with objectives has steps, a run without has 0")
+    if (first := run["schedule"].get("first")) and first["steps"] >= run["schedule"]["steps"]:
+        raise UserError(f"{shown}, schedule.first.steps: the first phase must end before schedule.steps does")
+    codes = languages_of(data)
+    if run["model"].get("languages", 0) not in (0, len(codes)):
+        raise UserError(
+            f"{shown}, model.languages: is {run['model']['languages']} but data names {len(codes)} languages; "
+            "one vector per language"
+        )
+    lineage(config, name)
+
+
+def _options(objective: dict, where: str) -> Any:
+    """The options of an objective as the engine builds them, from engine/options.py."""
+    try:
+        return build(DESCRIPTIONS[objective["name"]].options, objective.get("options", {}), "options")
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _depths(objective: dict, where: str) -> dict[str, int]:
+    """Those options of an objective that are a layer or a number of layers."""
+    options = vars(_options(objective, where))
+    return {key: value for key, value in options.items() if key == "layer" or key.endswith("_layers")}
+
+
+def deepest(objective: dict, where: str) -> int:
+    return max(_depths(objective, where).values(), default=0)
+
+
+def languages_of(data: dict) -> set[str]:
+    pairs = data.get("bitext", {}).get("corpora", {})
+    return set(data.get("mono", {}).get("languages", [])) | {code for pair in pairs for code in pair.split("-")}
+
+
+def lineage(config: Config, name: str) -> list[str]:
+    """The run and those that it starts from, one from the other."""
+    line = [name]
+    while init := config.runs[line[-1]].get("init"):
+        where = f"config/runs/{line[-1]}.yaml, init.run"
+        _known(init["run"], config.runs, where, "run")
+        line.append(init["run"])
+        if init["run"] in line[:-1]:
+            files = " -> ".join(f"config/runs/{run}.yaml" for run in line)
+            raise UserError(f"{where}: goes round, {files}; let one of them start from scratch")
+    return line
+
+
+def with_ancestors(config: Config, runs: Iterable[str]) -> list[str]:
+    """These runs and whatever they start from, each as the run that stands for it."""
+    return sorted({canonical_run(config, run) for name in runs for run in lineage(config, name)})
 
 
 def _found(where: str, find: Any, *arguments: Any) -> list[str]:
@@ -435,52 +536,129 @@ def _resolve_run(config: Config, name: str) -> dict:
     run, scale = config.runs[name], config.scale
     shown = f"config/scales/{config.scale_name}.yaml"
     resolved = deep_merge({key: value for key, value in run.items() if key != "paper"}, scale.get("run_overrides", {}))
-    changes = scale.get("objective_overrides", {})
-    resolved["objectives"] = [deep_merge(own, changes.get(own["name"], {})) for own in run["objectives"]]
-    if not run["objectives"]:
-        resolved["schedule"] = copy.deepcopy(run["schedule"])
-    allowed = scale.get("languages")
-    world = None  # pair -> the corpora that the generated world has for it
-    if config.has_world:
-        world = {"-".join(sorted(("en", code))): names for code, names in scale["world"]["bitext"].items()}
-    if "data" in resolved:
-        data = resolved["data"]
-        if "mono" in data:
-            languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
-            data["mono"] = {**data["mono"], "languages": languages}
-            if not languages:
-                del data["mono"]
-        if "bitext" in data:
-            corpora = {
-                pair: sorted(corpus for corpus in names if world is None or corpus in world.get(pair, ()))
-                for pair, names in sorted(data["bitext"]["corpora"].items())
-                if allowed is None or set(pair.split("-")) <= set(allowed)
-            }
-            data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
-            if not data["bitext"]["corpora"]:
-                del data["bitext"]
-        for objective in resolved["objectives"]:
-            if OBJECTIVE_DATA[objective["name"]] not in data:
-                raise UserError(
-                    f"{shown}, languages: leaves objective '{objective['name']}' of run '{name}' "
-                    f"without {OBJECTIVE_DATA[objective['name']]} data; add languages that the run has such data for"
-                )
-    model, batch = resolved["model"], resolved["batch"]
+    resolved["objectives"] = [_scaled_objective(config, run, own, resolved) for own in run["objectives"]]
+    resolved["schedule"] = _scaled_schedule(run, scale.get("run_overrides", {}).get("schedule", {}))
+    _keep_data(config, name, resolved)
+    if run["model"].get("languages"):
+        resolved["model"]["languages"] = len(languages_of(resolved["data"]))
+    model, batch, schedule = resolved["model"], resolved["batch"], resolved["schedule"]
     if model["width"] % model["heads"]:
         raise UserError(
             f"{shown}, run_overrides.model.heads: run '{name}' gets {model['heads']} heads, "
             f"which do not divide its width {model['width']}"
         )
-    if batch["row_length"] + 2 > model["positions"]:
+    longest = max([batch["row_length"], *(own.get("row_length", 0) for own in resolved["objectives"])])
+    if longest + 2 > model["positions"]:
         raise UserError(
-            f"{shown}, run_overrides.model.positions: run '{name}' has rows of {batch['row_length']} tokens "
-            f"and needs at least {batch['row_length'] + 2} positions, has {model['positions']}"
+            f"{shown}, run_overrides.model.positions: run '{name}' has rows of {longest} tokens "
+            f"and needs at least {longest + 2} positions, has {model['positions']}"
         )
-    if resolved["schedule"]["warmup_steps"] > resolved["schedule"]["steps"]:
+    for own in resolved["objectives"]:
+        if (layer := deepest(own, shown)) > model["layers"]:
+            raise UserError(
+                f"{shown}, objective_overrides.{own['name']}.options: run '{name}' asks for layer {layer} "
+                f"of a model with {model['layers']}; lower it"
+            )
+    if schedule["warmup_steps"] + schedule.get("first", {}).get("steps", 0) > schedule["steps"]:
         raise UserError(
             f"{shown}, run_overrides.schedule.warmup_steps: run '{name}' would warm up longer than it trains"
         )
+    if "init" in run:
+        resolved["init"] = _resolved_init(config, name, resolved)
     return resolved
+
+
+def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
+    """An objective's own rows give way to the scale's batch, and a layer keeps its relative depth; `objective_overrides`
+    have the last word."""
+    overrides = config.scale.get("run_overrides", {})
+    kept = {
+        key: value
+        for key, value in own.items()
+        if key not in ("rows", "row_length") or not {"rows", "row_length"} & set(overrides.get("batch", {}))
+    }
+    before, now = run["model"]["layers"], resolved["model"]["layers"]
+    if before != now:
+        layers = {
+            key: max(min(1, value), round(value * now / before))
+            for key, value in _depths(own, f"config/runs/{run['name']}.yaml, objectives").items()
+        }
+        kept = deep_merge(kept, {"options": layers} if layers else {})
+    return _without_nulls(deep_merge(kept, config.scale.get("objective_overrides", {}).get(own["name"], {})))
+
+
+def _scaled_schedule(run: dict, overrides: dict) -> dict:
+    """With the steps of a scale, warm-up and first phase shrink in proportion; an untrained run stays untrained."""
+    own = {key: copy.deepcopy(value) for key, value in run["schedule"].items() if key != "steps_share"}
+    if not run["objectives"]:
+        return own
+    schedule = {**own, **overrides}
+    shrink = schedule["steps"] / own["steps"]
+    if "warmup_steps" not in overrides:
+        schedule["warmup_steps"] = round(own["warmup_steps"] * shrink)
+    if first := schedule.get("first"):
+        first["steps"] = max(1, round(first["steps"] * shrink))
+        first["warmup_steps"] = round(first["warmup_steps"] * shrink)
+    schedule["steps"] = round(schedule["steps"] * run["schedule"].get("steps_share", 1))
+    return schedule
+
+
+def _keep_data(config: Config, name: str, resolved: dict) -> None:
+    """Only the languages, pairs and corpora that the scale has."""
+    shown = f"config/scales/{config.scale_name}.yaml"
+    allowed = config.scale.get("languages")
+    world = None  # pair -> the corpora that the generated world has for it
+    if config.has_world:
+        world = {"-".join(sorted(("en", code))): names for code, names in config.scale["world"]["bitext"].items()}
+    data = resolved["data"]
+    if "mono" in data:
+        languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
+        data["mono"] = {**data["mono"], "languages": languages}
+        if not languages:
+            del data["mono"]
+    if "bitext" in data:
+        corpora = {
+            pair: sorted(corpus for corpus in names if world is None or corpus in world.get(pair, ()))
+            for pair, names in sorted(data["bitext"]["corpora"].items())
+            if allowed is None or set(pair.split("-")) <= set(allowed)
+        }
+        data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
+        if not data["bitext"]["corpora"]:
+            del data["bitext"]
+    for objective in resolved["objectives"]:
+        if OBJECTIVE_DATA[objective["name"]] not in data:
+            raise UserError(
+                f"{shown}, languages: leaves objective '{objective['name']}' of run '{name}' "
+                f"without {OBJECTIVE_DATA[objective['name']]} data; add languages that the run has such data for"
+            )
+
+
+# What decides the shape or the meaning of a weight, and the weights that a run may make afresh where it differs.
+SHAPES = {
+    "layers": "encoder.blocks",
+    "width": "encoder",
+    "heads": "encoder.blocks",
+    "ffn": "encoder.blocks",
+    "positions": "encoder.positions",
+    "absolute_positions": "encoder.positions",
+    "token_types": "encoder.token_types",
+    "languages": "encoder.languages",
+}
+
+
+def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
+    """The run to start from as the one that stands for it, and its hash: when that run changes, so does this one."""
+    init = config.runs[name]["init"]
+    parent = resolve_run(config, init["run"])
+    fresh = init.get("fresh", [])
+    for key, weights in SHAPES.items():
+        own, given = (one["model"].get(key, 0 if key != "absolute_positions" else True) for one in (resolved, parent))
+        if own != given and weights not in fresh:
+            raise UserError(
+                f"config/runs/{name}.yaml, init.run: '{init['run']}' has model.{key} {given} and this run {own} "
+                f"at scale {config.scale_name}; make them equal, or put {weights} into init.fresh"
+            )
+    return {**init, "run": canonical_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
 
 
 def digest(value: Any) -> str:
@@ -495,9 +673,31 @@ def run_hash(resolved: dict) -> str:
 
 
 def canonical_run(config: Config, name: str) -> str:
-    """The run that is trained for `name` at this scale (xlm-r-small is xlm-r where the scale makes them equal)."""
-    _known(name, config.runs, "config/runs", "run")
-    return config.canonical[name]
+    """The run that is trained for `name` at this scale: of several with equal content, the first by name.
+
+    xlm-r-small is xlm-r where the scale makes them equal.
+    """
+    own = run_hash(resolve_run(config, name))
+    depth = len(lineage(config, name))  # runs of equal content start equally far from scratch
+    same = (run for run in sorted(config.runs) if len(lineage(config, run)) == depth)
+    return next(run for run in same if _hash_of(config, run) == own)
+
+
+def _hash_of(config: Config, name: str) -> str | None:
+    """None for a run that this scale cannot train."""
+    if name not in config._hashes:
+        try:
+            config._hashes[name] = run_hash(resolve_run(config, name))
+        except UserError:
+            config._hashes[name] = None
+    return config._hashes[name]
+
+
+def canonical_runs(config: Config) -> dict[str, str]:
+    """Of the runs that tables and figures show: the run that stands for each."""
+    rows = [row for spec in config.specs.values() for group in spec["groups"] for row in group["rows"]]
+    named = {row["run"] for row in rows if row.get("run") in config.selected}
+    return {run: canonical_run(config, run) for run in sorted(named)}
 
 
 def pretrain_seed(config: Config, seed: int) -> int:
@@ -629,15 +829,14 @@ _announced: dict[str, dict[str, list[str]]] = {}
 def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str, str, str]]:
     """The (run, task, setting) that stand behind a table or figure, sorted.
 
-    Runs are canonical. Left out: rows without a run of ours, runs that config.yaml does not select, tasks and settings
-    that nothing computes yet, tasks in none of whose languages this scale evaluates.
+    Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects, tasks
+    and settings that nothing computes yet, tasks in none of whose languages this scale evaluates.
     """
-    selected = config.settings.get("runs")
     found = set()
     for group in spec["groups"]:
         for row in group["rows"]:
             run = row.get("run")
-            if run not in config.runs or (selected is not None and run not in selected):
+            if run not in config.selected:
                 continue
             for column in spec["columns"]:
                 task, setting = column["task"], column.get("setting", group.get("setting"))
@@ -713,7 +912,7 @@ def corpora(config: Config) -> list[str]:
 
 def corpus_languages(config: Config) -> list[str]:
     """The languages of pre-training text at this scale, over all runs: what decontamination has to cover."""
-    mono, bitext = data_of_runs(config, config.runs)
+    mono, bitext = data_of_runs(config, [run for run in config.runs if _hash_of(config, run)])
     return sorted({code for _, code in mono} | {code for _, pair in bitext for code in pair.split("-")})
 
 
