@@ -49,12 +49,13 @@ class Context:
 
     scale: str
     world: bool  # the scale's data is generated
-    runs: frozenset[str]  # names of config/runs
+    runs: frozenset[str]  # names of config/runs that are trained here
     tasks: Mapping[str, frozenset[str]]  # task -> its settings
     canonical: Callable[[str], str]  # run -> the run that stands for it at this scale (equal resolved content)
     expected: Callable[[dict], Iterable[Path]]  # spec -> the score files that it asks for
     description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
+    unselected: frozenset[str] = frozenset()  # names of config/runs that are not
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,6 @@ def load_context(
     root = config_path.resolve().parent.parent
     changes = {**parse_overrides(overrides), "scale": scale}
     config = plan.load_config(root, changes, config_path.resolve().relative_to(root))
-    selected = config.settings.get("runs")
 
     def expected(spec: dict) -> list[Path]:
         keys = {
@@ -278,12 +278,13 @@ def load_context(
     context = Context(
         scale=scale,
         world=config.has_world,
-        runs=frozenset(config.runs if selected is None else selected),
+        runs=config.selected,
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
         canonical=lambda run: plan.canonical_run(config, run),
         expected=expected,
         description=config.scale.get("description", ""),
         root=root,
+        unselected=frozenset(config.runs) - config.selected,
     )
     return context, config.tables, config.figures
 
@@ -348,6 +349,8 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     run = row.get("run")
     if run is None:
         return "published only: this row names no run"
+    if run in context.unselected:
+        return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
     if run not in context.runs:
         return f"run {run} has no file in config/runs yet"
     if task not in context.tasks:
