@@ -6,6 +6,9 @@ L_TLM  = - sum_{m in M_x + M_y} log p((x, y)_m | (x, y) without M)     XLM; ERNI
 The two differ in their rows alone: every token sees the whole document, and a pair is one document.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,22 +28,28 @@ def masked_lm_loss(model: nn.Module, batch: Batch) -> Loss:
 
 
 def selected_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy and number of right guesses; logits exist for one chunk at a time and are computed again
-    on the way back, so that memory does not grow with the batch."""
-    if len(targets_N) <= CHUNK:
-        return chunk_cross_entropy(model, states_ND, targets_N)
-    parts = [
-        checkpoint(chunk_cross_entropy, model, states, targets, use_reentrant=False)
-        for states, targets in zip(states_ND.split(CHUNK), targets_N.split(CHUNK), strict=True)
-    ]
+    """Summed cross-entropy and number of right guesses."""
+    parts = in_chunks(partial(chunk_cross_entropy, model), states_ND, targets_N)
     return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([right for _, right in parts]).sum()
 
 
+def in_chunks(function: Callable, *tensors: Tensor) -> list:
+    """What the function makes of each chunk of selected positions. Logits exist for one chunk at a time and are
+    computed again on the way back, so that memory does not grow with the batch."""
+    if len(tensors[0]) <= CHUNK:
+        return [function(*tensors)]
+    chunks = zip(*(tensor.split(CHUNK) for tensor in tensors), strict=True)
+    return [checkpoint(function, *chunk, use_reentrant=False) for chunk in chunks]
+
+
 def chunk_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    logits_NV = model.mlm_head(states_ND, model.encoder.tokens.weight)
-    logits_NV = logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
+    logits_NV = at_least_fp32(model.mlm_head(states_ND, model.encoder.tokens.weight))
     loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
     return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
+
+
+def at_least_fp32(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 MMLM = Objective(masked_lm_loss)
