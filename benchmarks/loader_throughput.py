@@ -22,22 +22,22 @@ from engine.data import Mixture, Source  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 
 GOAL = 1_000_000
-FORMS = {"mono": ("blocks", "placeholders", "twice", "segments"), "bitext": ("pairs", "apart")}
+FORMS = {"mono": ("blocks", "placeholders", "twice", "segments"), "bitext": ("pairs", "apart", "mixup")}
 VOCABULARY = 250_002
 LANGUAGES = 8
 MEAN_SENTENCE = 30  # tokens, geometric
 
 
-def make_sources(folder: Path, kind: str, sentences: int) -> list[Source]:
+def make_sources(folder: Path, kind: str, sentences: int, vocabulary: int = VOCABULARY) -> list[Source]:
     rng = np.random.default_rng(0)
     sources = []
     for number in range(LANGUAGES):
         lengths = np.minimum(rng.geometric(1 / MEAN_SENTENCE, sentences), 100)
-        tokens = rng.integers(4, VOCABULARY - 1, lengths.sum())
+        tokens = rng.integers(4, vocabulary - 1, lengths.sum())
         documents = np.full(sentences // 2, 2)
         manifest = folder / kind / str(number) / "0.json"
         manifest.parent.mkdir(parents=True)
-        write_shard(manifest, [(tokens, lengths, documents)], kind, VOCABULARY, "made up", "made up")
+        write_shard(manifest, [(tokens, lengths, documents)], kind, vocabulary, "made up", "made up")
         name = f"l{number}" if kind == "mono" else f"l0-l{number}"
         sources.append(Source(kind, "made-up", name, 1 / LANGUAGES, (manifest,)))
     return sources

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.corruption import MaskSpec, corrupt, select
-from engine.data import FORMS, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.data import FORMS, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
 from engine.randomness import mix, stable_hash
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
@@ -28,6 +28,7 @@ FORMS_TO_TRY = {
     "apart": ("bitext", {"form": "apart"}),
     "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
     "twice": ("mono", {"form": "twice"}),
+    "mixup": ("bitext", {"form": "mixup"}),
     "segments": ("mono", {"form": "segments"}),
 }
 every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
@@ -246,6 +247,69 @@ def test_a_block_lies_twice(shards):
         assert position.tolist() == 2 * list(numbered)
         assert language.tolist() == 2 * list(spoken)
     assert len(blocks) == len(layout.items)
+
+
+def test_mixup_holds_two_pairs_a_language_on_each_side(shards):
+    own = mixture_of(shards, "mixup", row_length=70)
+    seen = set()
+    for _ in range(4):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, key) in enumerate(layout.items):
+            read, codes = sentence_of(own, layout, i), language_ids(own, layout, i)
+            tokens, side, position, language = inside(rows, layout, i)
+            query = coin(key.view(np.uint64), "swap")
+            items = own.streams[layout.stream[i]].shard_items(int(shard)).tolist()
+            found = []
+            for number, code in ((0, query), (1, 1 - query)):
+                own_side = tokens[side == number].tolist()
+                assert position[side == number].tolist() == list(range(2, 2 + len(own_side)))
+                assert set(language[side == number]) == {codes[code]}
+                c = read(2 * item + code)
+                others = [
+                    (order, other)
+                    for other in items
+                    for order in (0, 1)
+                    if own_side == [BOS, *join(c, read(2 * other + code), order), EOS]
+                ]
+                found.append(others)
+            [(query_order, other)], [(key_order, again)] = found
+            assert other == again != item
+            assert query_order == coin(key.view(np.uint64), "order of the query")
+            assert key_order == coin(key.view(np.uint64), "order of the key")
+            seen.add((query, query_order, key_order))
+    assert len(seen) == 8
+
+
+def join(a: list[int], b: list[int], turned: int) -> list[int]:
+    return [*b, EOS, *a] if turned else [*a, EOS, *b]
+
+
+@pytest.mark.parametrize("length", [10, 11, 20, 31])
+def test_the_longest_sentence_of_a_mixup_gives_way(tmp_path, length):
+    source = write_documents(tmp_path, [[30, 9], [1, 50], [20, 20]], "bitext", "de-en")
+    own = Mixture([source], "mixup", 4, length, 1, list(LANGUAGES), packing=False)
+    for _ in range(4):
+        layout = own.next_layout()
+        assert length - 3 <= layout.lengths.min() and layout.lengths.max() <= length
+        [(reader, pieces)] = own.pieces(np.array([[0, *item] for item in layout.items]))
+        whole = reader.sentence_lengths()[pieces["sentence"]]
+        assert (pieces["size"] >= 1).all() and (pieces["size"] <= whole).all()
+
+
+def test_partners_are_drawn_from_all_other_items(shards):
+    own = mixture_of(shards, "mixup")
+    stream = own.streams[0]
+    chosen = []
+    for _ in range(40):
+        taken = stream.take(60)
+        items = Drawn(stream, int(taken[0, 0]), np.array([0, 1]), taken[:, 1], taken[:, 3].view(np.uint64))
+        assert (taken[:, 0] == taken[0, 0]).all()
+        partners = items.partners().item
+        assert (partners != items.item).all()
+        chosen += ((partners - items.item) % 60).tolist()
+    counts = np.bincount(chosen, minlength=60)[1:]
+    assert ((counts - 2400 / 59) ** 2 / (2400 / 59)).sum() < 97  # p = 0.001 with 58 degrees of freedom
 
 
 def test_segments_are_halves_of_one_document(shards):

@@ -11,6 +11,9 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     blocks          <s> s1 </s> s2 </s> ...        consecutive sentences of a language, as many as fit
     pairs           <s> x </s> </s> y </s>         a translation pair; pair_separators 1 leaves out one </s>
     apart           <s> x </s> <s> y </s>          a translation pair as two sides that start alike
+    mixup           <s> x </s> x' </s> <s> y' </s> y </s>
+                                                   two pairs of a corpus, the second one by chance: one language is
+                                                   side 0, the other side 1, each in an order of its own
     segments        <s> s1 </s> s2 </s> <s> s3 </s>
                                                    consecutive sentences of one document, as many as fit, cut into two
                                                    sides at the sentence nearest the middle
@@ -25,7 +28,7 @@ document yet; what fills them must say where they belong. Slots have the item's 
 
 The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. A document
 whose sentences are too few or too long for a form gives no item of it. Positions run on through the item, but start
-again at the second side in the forms apart, segments and twice, and in pairs on request (reset_positions).
+again at the second side in the forms apart, mixup, segments and twice, and in pairs on request (reset_positions).
 
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
@@ -35,7 +38,7 @@ Shapes: R rows, T tokens of a row, I items of a step, P pieces of these items.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -117,7 +120,8 @@ class Stream:
 
     def shard_items(self, shard: int) -> np.ndarray:
         if shard not in self.items:
-            self.items[shard] = np.flatnonzero(np.diff(self.item_bounds(shard)) >= self.form.sentences)
+            items = np.flatnonzero(np.diff(self.item_bounds(shard)) >= self.form.sentences)
+            self.items[shard] = items if len(items) >= self.form.together else items[:0]
         return self.items[shard]
 
     def token_offsets(self, shard: int) -> np.ndarray:
@@ -199,6 +203,16 @@ class Drawn:
     def coin(self, purpose: str) -> np.ndarray:
         """(n,) bool, heads or tails."""
         return mix(self.key ^ np.uint64(stable_hash(purpose))) & np.uint64(1) == 1
+
+    def chance(self, purpose: str) -> np.ndarray:
+        """(n,) in [0, 1)."""
+        return uniform(self.key ^ np.uint64(stable_hash(purpose)))
+
+    def partners(self) -> "Drawn":
+        """For each item another one of its shard, and never itself."""
+        items = self.stream.shard_items(self.shard)
+        further = 1 + (self.chance("partner") * (len(items) - 1)).astype(np.int64)
+        return replace(self, item=items[(np.searchsorted(items, self.item) + further) % len(items)])
 
     def sentences(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All sentences of the items, (P,) each: index of the item, number within it, number within the shard."""
@@ -299,6 +313,22 @@ def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     return pieces.ravel()
 
 
+def lay_mixup(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    n = len(drawn.item)
+    pairs = np.stack([drawn.first, drawn.partners().first], 1)  # (n, 2) first sentence of either pair
+    swapped = drawn.coin("swap") & options.swap_sides
+    sides = []
+    for language, purpose in ((swapped, "order of the query"), (~swapped, "order of the key")):
+        turned = drawn.coin(purpose)
+        sides.append(np.where(turned[:, None], pairs[:, ::-1], pairs) + language[:, None])
+    pieces = drawn.pieces(np.arange(n)[:, None, None], np.stack(sides, 1))  # (n, side, place)
+    pieces["lead"] = [[BOS, NOTHING], [BOS, NOTHING]]
+    pieces["side"] = [[0], [1]]
+    rooms = cut_longer(pieces["size"].sum(2), options.length - 6)
+    pieces["size"] = cut_longer(pieces["size"], rooms[:, :, None])
+    return pieces.ravel()
+
+
 def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     pieces = halves(drawn)
     pieces["lead"][running_count(2 * pieces["item"] + pieces["side"]) == 0] = BOS
@@ -322,7 +352,7 @@ def halves(drawn: Drawn) -> np.ndarray:
     return pieces
 
 
-def cut_longer(lengths: np.ndarray, room: int) -> np.ndarray:
+def cut_longer(lengths: np.ndarray, room: int | np.ndarray) -> np.ndarray:
     """(..., 2) lengths that fit the room together: the longer one gives way first."""
     return np.minimum(lengths, np.maximum(room // 2, room - lengths[..., ::-1]))
 
@@ -359,6 +389,8 @@ class Form:
     fills: bool = False  # items are about as long as they may be
     restarts: bool = False  # positions start again on the second side
     sentences: int = 1  # of an item, at least
+    together: int = 1  # items of a shard, at least: 2 where an item borrows from another one
+    documents: int = 1  # that an item is made of, about
     lack: str = "sentence to train on"  # where there is no item, with {length}
     mend: str = "lower the cleaning thresholds"
 
@@ -369,12 +401,15 @@ WITHIN_DOCUMENTS = {
     "mend": "raise block_length, encode text that still has its documents (a blank line ends one),",
 }
 
+TWO_PAIRS = {"together": 2, "lack": "two pairs", "mend": "lower the cleaning thresholds"}
+
 FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
     "placeholders": Form(lay_placeholders, bounds_beside_slots, fills=True),
     "twice": Form(lay_twice, bounds_of_half_blocks, fills=True, restarts=True),
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
+    "mixup": Form(lay_mixup, bounds_of_documents, restarts=True, documents=2, **TWO_PAIRS),
     "segments": Form(lay_segments, bounds_within_documents, restarts=True, **WITHIN_DOCUMENTS),
 }
 
@@ -421,7 +456,8 @@ class Mixture:
         self.packing = packing and (length < row_length or not self.form.fills)
         counts = [shard.manifests[0] for stream in self.streams for shard in stream.shards]
         tokens, documents = (sum(count[key] for count in counts) for key in ("tokens", "documents"))
-        self.mean_length = min(tokens / max(1, documents) + 2 + pair_separators, length)  # of an item, about
+        document_length = tokens / max(1, documents) + 2 + pair_separators
+        self.mean_length = min(document_length * self.form.documents, length)  # of an item, about
         self.drawn = 0  # items so far, over all streams
         self.waiting = np.empty((0, 5), np.int64)  # items without room: stream, then Stream.take's columns
         self.key = stable_hash("mixture", *(f"{s.kind}/{s.corpus}/{s.name}" for s in sources))
