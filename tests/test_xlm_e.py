@@ -19,6 +19,7 @@ from engine.masks import block_mask, boolean_mask
 from engine.model import Encoder, RelativeBias
 from engine.objectives import OBJECTIVES, mlm, rtd
 from engine.objectives.base import Batch
+from engine.objectives.sampling import draws
 from engine.randomness import uniform
 from errors import UserError
 from pretrain import backward
@@ -91,14 +92,14 @@ def test_samples_follow_the_softmax(double):  # noqa: F811
     torch.manual_seed(0)
     logits = torch.randn(VOCABULARY)
     logits[MASK] = 3.0
-    draws = torch.from_numpy(1 - uniform(np.arange(20_000, dtype=np.uint64)))
-    found = rtd.sample(logits.expand(len(draws), -1), draws)
+    numbers = torch.from_numpy(1 - uniform(np.arange(20_000, dtype=np.uint64)))
+    found = rtd.sample_tokens(logits.expand(len(numbers), -1), numbers)
     assert (found != MASK).all()
     probabilities = logits[:MASK].softmax(-1)
     limit = 97.0  # 99.9 % quantile of chi-square with 58 degrees of freedom
     assert chi_square(found, probabilities) < limit
-    assert chi_square(rtd.sample(logits.expand(len(draws), -1), draws**1.1), probabilities) > limit
-    assert chi_square(torch.multinomial((0.9 * logits[:MASK]).softmax(-1), len(draws), True), probabilities) > limit
+    assert chi_square(rtd.sample_tokens(logits.expand(len(numbers), -1), numbers**1.1), probabilities) > limit
+    assert chi_square(torch.multinomial((0.9 * logits[:MASK]).softmax(-1), len(numbers), True), probabilities) > limit
 
 
 @pytest.mark.parametrize("peak", [0, 7, MASK - 1])
@@ -106,7 +107,7 @@ def test_a_sample_of_certainty_is_certain(peak):
     """At both ends of the draws, and where <mask> takes all the mass that fp32 can hold."""
     logits = torch.full((4, VOCABULARY), -100.0)
     logits[:, peak], logits[:, MASK] = 100.0, 300.0
-    assert rtd.sample(logits, torch.tensor([2.0**-53, 0.5, 1 - 2.0**-53, 1.0])).tolist() == [peak] * 4
+    assert rtd.sample_tokens(logits, torch.tensor([2.0**-53, 0.5, 1 - 2.0**-53, 1.0])).tolist() == [peak] * 4
 
 
 def test_draws_belong_to_the_item_and_the_place_alone(shards):  # noqa: F811
@@ -118,7 +119,7 @@ def test_draws_belong_to_the_item_and_the_place_alone(shards):  # noqa: F811
             for batch in batches_of(own, objective("trtd")):
                 keys, offsets = (field.flatten()[batch.selected] for field in (batch.key, batch.offset))
                 places = zip(keys.tolist(), offsets.tolist(), strict=True)
-                found[-1] |= dict(zip(places, rtd.draws(batch).tolist(), strict=True))
+                found[-1] |= dict(zip(places, draws(batch, batch.selected, rtd.SAMPLE).tolist(), strict=True))
     common = found[0].keys() & found[1].keys()
     assert len(common) > 100
     assert all(found[0][place] == found[1][place] for place in common)

@@ -13,7 +13,6 @@ shape comes from: token and position tables and the embeddings' LayerNorm. Sampl
 Shapes: N selected tokens, R real tokens (no padding) of the batch.
 """
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,8 +24,10 @@ from engine.masks import Mask
 from engine.model import Block, Encoder, MaskedLanguageModelHead, ModelConfig, initialise
 from engine.objectives.base import Batch, Loss, Objective
 from engine.objectives.mlm import at_least_fp32, in_chunks
-from engine.randomness import mix, stable_hash, uniform
+from engine.objectives.sampling import draws, evaluating, sample
 from errors import UserError
+
+SAMPLE = "the generator's sample"
 
 
 class Generator(nn.Module):
@@ -83,9 +84,9 @@ def replaced_token_detection_loss(model: nn.Module, batch: Batch) -> Loss:
     def predict(states_ND: Tensor, targets_N: Tensor, draws_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits_NV = generator_logits(model, states_ND)
         loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
-        return loss, (logits_NV.detach().argmax(-1) == targets_N).sum(), sample(logits_NV, draws_N)
+        return loss, (logits_NV.detach().argmax(-1) == targets_N).sum(), sample_tokens(logits_NV, draws_N)
 
-    parts = in_chunks(predict, states_ND, batch.targets, draws(batch))
+    parts = in_chunks(predict, states_ND, batch.targets, draws(batch, batch.selected, SAMPLE))
     generator_loss, right = (torch.stack(values).sum() for values in list(zip(*parts, strict=True))[:2])
     sampled_N = batch.extra["sampled"] if "sampled" in batch.extra else torch.cat([ids for *_, ids in parts])
 
@@ -127,33 +128,22 @@ def discriminator_states(encoder: Encoder, batch: Batch, seen_BT: Tensor, mask: 
     return functional_call(encoder, {"tokens.weight": encoder.tokens.weight.detach()}, inputs)
 
 
-def draws(batch: Batch) -> Tensor:
-    """A number in (0, 1] for each selected token, (N,)."""
-    key, offset = (field.flatten()[batch.selected].cpu().numpy().view(np.uint64) for field in (batch.key, batch.offset))
-    purpose = np.uint64(stable_hash(batch.objective.draws_as, "the generator's sample"))
-    return torch.from_numpy(1 - uniform((key + mix(offset)) ^ purpose)).to(batch.tokens.device)
-
-
-@torch.no_grad()
-def sample(logits_NV: Tensor, draws_N: Tensor) -> Tensor:
-    """Ids from softmax(logits), <mask> left out: the first whose cumulated probability reaches the draw."""
-    cumulated_NV = logits_NV[:, :-1].softmax(-1)  # <mask> is the last id
-    torch.cumsum(cumulated_NV, -1, out=cumulated_NV)
-    wanted_N1 = draws_N.to(logits_NV.dtype)[:, None] * cumulated_NV[:, -1:]  # rounded sums end beside 1
-    return torch.searchsorted(cumulated_NV, wanted_N1).squeeze(1)
-
-
 def sample_without_dropout(model: nn.Module, batch: Batch) -> None:
     if batch.objective.options.sampling == "train":
         return
-    training = model.encoder.training
-    for network in (model.encoder, model.generator):
-        network.eval()
-    states_ND = generator_states(model, batch, batch.mask())
-    parts = in_chunks(lambda states, own: sample(generator_logits(model, states), own), states_ND, draws(batch))
+    with evaluating(model.encoder, model.generator):
+        states_ND = generator_states(model, batch, batch.mask())
+
+        def predict(states_ND: Tensor, draws_N: Tensor) -> Tensor:
+            return sample_tokens(generator_logits(model, states_ND), draws_N)
+
+        parts = in_chunks(predict, states_ND, draws(batch, batch.selected, SAMPLE))
     batch.extra["sampled"] = torch.cat(parts)
-    for network in (model.encoder, model.generator):
-        network.train(training)
+
+
+def sample_tokens(logits_NV: Tensor, draws_N: Tensor) -> Tensor:
+    """Any token but <mask>, which the discriminator never sees: it is the last one."""
+    return sample(logits_NV[:, :-1], draws_N)
 
 
 def count(batch: Batch) -> dict[str, int]:
