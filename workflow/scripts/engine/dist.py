@@ -65,6 +65,8 @@ class Ranks:
         trained = [p for p in model.parameters() if p.requires_grad and not isinstance(p, DTensor)]
         used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
         parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
+        if not parameters:  # a phase that trains sharded modules alone
+            return
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
         distributed.all_reduce(flat)
         for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
