@@ -22,7 +22,10 @@ from engine.data import Mixture, Source  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 
 GOAL = 1_000_000
-FORMS = {"mono": ("blocks", "placeholders", "twice", "segments"), "bitext": ("pairs", "apart", "mixup")}
+FORMS = {
+    "mono": ("blocks", "placeholders", "twice", "segments", "next-sentences"),
+    "bitext": ("pairs", "apart", "mixup"),
+}
 VOCABULARY = 250_002
 LANGUAGES = 8
 MEAN_SENTENCE = 30  # tokens, geometric

@@ -7,7 +7,7 @@ import pytest
 
 from engine.corruption import MaskSpec, corrupt, select
 from engine.data import FORMS, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
-from engine.randomness import mix, stable_hash
+from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from errors import UserError
@@ -30,6 +30,7 @@ FORMS_TO_TRY = {
     "twice": ("mono", {"form": "twice"}),
     "mixup": ("bitext", {"form": "mixup"}),
     "segments": ("mono", {"form": "segments"}),
+    "next-sentences": ("mono", {"form": "next-sentences"}),
 }
 every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
 
@@ -322,19 +323,54 @@ def test_segments_are_halves_of_one_document(shards):
             first, last = stream.item_bounds(int(shard))[item : item + 2]
             documents = stream.shards[shard].document_offsets()
             assert np.searchsorted(documents, first, "right") == np.searchsorted(documents, last - 1, "right")
-            read = sentence_of(own, layout, i)
-            sentences = [read(number) for number in range(first, last)]
-            lengths = [len(sentence) + 1 for sentence in sentences]
-            cut = min(range(1, last - first), key=lambda k: abs(sum(lengths[:k]) - sum(lengths[k:])))
-            x, y = (
-                [BOS, *(token for sentence in half for token in (*sentence, EOS))]
-                for half in (sentences[:cut], sentences[cut:])
-            )
+            x, y = ([BOS, *flat(half)] for half in halves_of(own, layout, i, item))
             tokens, side, position, language = inside(rows, layout, i)
             assert tokens.tolist() == x + y
             assert side.tolist() == [0] * len(x) + [1] * len(y)
             assert position.tolist() == [*range(2, 2 + len(x)), *range(2, 2 + len(y))]
             assert set(language) == set(language_ids(own, layout, i))
+
+
+def halves_of(own: Mixture, layout: Layout, i: int, item: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Sentences of an item of the shard of item i, cut where the two parts differ least."""
+    read = sentence_of(own, layout, i)
+    first, last = own.streams[layout.stream[i]].item_bounds(int(layout.items[i, 0]))[item : item + 2]
+    sentences = [[*read(number), EOS] for number in range(first, last)]
+    size = [len(sentence) for sentence in sentences]
+    cut = min(range(1, len(size)), key=lambda k: abs(sum(size[:k]) - sum(size[k:])))
+    return sentences[:cut], sentences[cut:]
+
+
+def flat(sentences: list[list[int]]) -> list[int]:
+    return [token for sentence in sentences for token in sentence]
+
+
+def test_half_of_the_next_sentences_come_from_elsewhere(shards):
+    own = mixture_of(shards, "next-sentences", row_length=34)
+    shares, shortened = [], 0
+    for _ in range(8):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, key) in enumerate(layout.items):
+            replaced = uniform(np.array([key]).view(np.uint64) ^ np.uint64(stable_hash("next sentence")))[0] < 0.5
+            tokens, side, position, _ = inside(rows, layout, i)
+            first, second = map(flat, halves_of(own, layout, i, item))
+            assert tokens[side == 0].tolist() == [BOS, *first]
+            assert position.tolist() == list(range(2, 2 + len(tokens))) and len(tokens) <= 34
+            found = tokens[side == 1].tolist()
+            others = [
+                flat(halves_of(own, layout, i, other)[1])
+                for other in own.streams[layout.stream[i]].shard_items(int(shard))
+                if other != item
+            ]
+            if not replaced:
+                assert found == second
+            elif found not in others:  # cut where the room ends, but for a sentence that would have none
+                shortened += 1
+                assert len(tokens) >= 33 and found[-1] == EOS
+                assert any(found[:-1] == other[: len(found) - 1] for other in others)
+            shares.append(replaced)
+    assert abs(np.mean(shares) - 0.5) < 0.1 and shortened
 
 
 def test_segments_take_what_fits_and_leave_out_lonely_sentences(tmp_path):

@@ -17,6 +17,8 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     segments        <s> s1 </s> s2 </s> <s> s3 </s>
                                                    consecutive sentences of one document, as many as fit, cut into two
                                                    sides at the sentence nearest the middle
+    next-sentences  <s> s1 </s> s2 </s> s3 </s>    the same without a second <s>; in half of the items (by chance) the
+                                                   second side is that of another item
     placeholders    <s> s1 </s> s2 </s> </s> ? ? </s>
                                                    a block, and as side 1 slots that hold <pad> until they are filled:
                                                    reserved_share of the block's tokens, at least one
@@ -335,6 +337,25 @@ def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     return pieces
 
 
+def lay_next_sentences(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    own, other = halves(drawn), halves(drawn.partners())
+    replaced = drawn.chance("next sentence") < 0.5
+    kept = (own["side"] == 0) | ~replaced[own["item"]]
+    pieces = by_item(own[kept], other[(other["side"] == 1) & replaced[other["item"]]])
+    pieces["lead"][running_count(pieces["item"]) == 0] = BOS
+    room = options.length - tokens_before(pieces) - (pieces["lead"] != NOTHING) - 1
+    pieces["size"] = np.minimum(pieces["size"], room)  # the other item's half may be longer
+    return pieces[room > 0]
+
+
+def tokens_before(pieces: np.ndarray) -> np.ndarray:
+    """(P,) where each piece begins within its item."""
+    lengths = piece_lengths(pieces)
+    before = np.cumsum(lengths) - lengths
+    first = np.flatnonzero(np.diff(pieces["item"], prepend=-1))  # piece of each item
+    return before - np.repeat(before[first], np.diff(first, append=len(pieces)))
+
+
 def halves(drawn: Drawn) -> np.ndarray:
     """The sentences of the items, those after the sentence's end that is nearest the middle as side 1."""
     item, number, sentence = drawn.sentences()
@@ -375,6 +396,10 @@ def room_beside_slots(options: ItemOptions) -> float:
 
 
 def bounds_within_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
+    return block_bounds(shards.sentence_lengths(), options.length, shards.document_offsets())
+
+
+def bounds_of_segments(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length - 1, shards.document_offsets())  # a second <s>
 
 
@@ -410,7 +435,8 @@ FORMS = {
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
     "mixup": Form(lay_mixup, bounds_of_documents, restarts=True, documents=2, **TWO_PAIRS),
-    "segments": Form(lay_segments, bounds_within_documents, restarts=True, **WITHIN_DOCUMENTS),
+    "segments": Form(lay_segments, bounds_of_segments, restarts=True, **WITHIN_DOCUMENTS),
+    "next-sentences": Form(lay_next_sentences, bounds_within_documents, together=2, **WITHIN_DOCUMENTS),
 }
 
 
@@ -573,11 +599,8 @@ def by_shard(drawn: np.ndarray) -> np.ndarray:
 
 def write_tokens(tokens: np.ndarray, shards: Shards, pieces: np.ndarray, start: np.ndarray) -> None:
     """Sentences and marks of one shard's pieces into flat rows; `start` is where each item begins."""
-    lengths, item, lead, size = piece_lengths(pieces), pieces["item"], pieces["lead"], pieces["size"]
-    ends = np.cumsum(lengths)
-    first = np.flatnonzero(np.diff(item, prepend=-1))  # piece of each item
-    before = ends - lengths  # tokens of the pieces before
-    begin = start[item] + before - np.repeat(before[first], np.diff(first, append=len(item)))
+    lead, size = pieces["lead"], pieces["size"]
+    begin = start[pieces["item"]] + tokens_before(pieces)
     marked = lead != NOTHING
     tokens[begin[marked]] = lead[marked]
     begin += marked
