@@ -271,7 +271,12 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
     """Copy another run's weights; every weight that is not copied must have been announced as fresh."""
     if path is None:
         raise UserError(f"the run starts from run {init.run}: give its weights with --init")
-    given, _ = load_weights(path)
+    given, metadata = load_weights(path)
+    if init.run_hash and metadata.get("run_hash") != init.run_hash:
+        raise UserError(
+            f"{path}: weights of run {metadata.get('run', '?')} ({metadata.get('run_hash', 'no hash')}), not of "
+            f"{init.run} ({init.run_hash}); train {init.run} again"
+        )
     own = model.state_dict()
     fresh = {name for name in own if name.startswith(init.fresh)} if init.fresh else set()
     missing = sorted(set(own) - fresh - set(given))

@@ -87,6 +87,7 @@ class InitConfig:
     run: str
     fresh: tuple[str, ...] = ()  # modules, or prefixes of weights, that keep their random initialisation
     frozen: tuple[str, ...] = ()  # prefixes of weights that are never trained
+    run_hash: str = ""  # of that run; the plan writes it, so that a changed parent makes this another run
 
 
 @dataclass(frozen=True)
