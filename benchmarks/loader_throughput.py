@@ -24,7 +24,7 @@ from engine.shards import write_shard  # noqa: E402
 GOAL = 1_000_000
 FORMS = {
     "mono": ("blocks", "placeholders", "twice", "segments", "next-sentences"),
-    "bitext": ("pairs", "apart", "mixup"),
+    "bitext": ("pairs", "apart", "mixup", "alternating"),
 }
 VOCABULARY = 250_002
 LANGUAGES = 8

@@ -29,6 +29,7 @@ FORMS_TO_TRY = {
     "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
     "twice": ("mono", {"form": "twice"}),
     "mixup": ("bitext", {"form": "mixup"}),
+    "alternating": ("bitext", {"form": "alternating"}),
     "segments": ("mono", {"form": "segments"}),
     "next-sentences": ("mono", {"form": "next-sentences"}),
 }
@@ -296,6 +297,35 @@ def test_the_longest_sentence_of_a_mixup_gives_way(tmp_path, length):
         [(reader, pieces)] = own.pieces(np.array([[0, *item] for item in layout.items]))
         whole = reader.sentence_lengths()[pieces["sentence"]]
         assert (pieces["size"] >= 1).all() and (pieces["size"] <= whole).all()
+
+
+def test_sentences_alternate_between_languages(shards):
+    own = mixture_of(shards, "alternating", row_length=30)
+    orders = set()
+    for _ in range(4):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, key) in enumerate(layout.items):
+            read, codes = sentence_of(own, layout, i), language_ids(own, layout, i)
+            first, last = own.streams[layout.stream[i]].item_bounds(int(shard))[item : item + 2] // 2  # pairs
+            begins = coin(key.view(np.uint64), "swap")
+            sides = [(begins + number) % 2 for number in range(last - first)]
+            sentences = [[*read(2 * (first + number) + side), EOS] for number, side in enumerate(sides)]
+            tokens, side, position, language = inside(rows, layout, i)
+            spoken = [codes[side] for side, sentence in zip(sides, sentences, strict=True) for _ in sentence]
+            assert len(sentences) >= 2 and tokens.tolist() == [BOS, *flat(sentences)]
+            assert language.tolist() == [codes[begins], *spoken]
+            assert (side == 0).all() and position.tolist() == list(range(2, 2 + len(tokens)))
+            orders.add(begins)
+    assert orders == {0, 1}
+
+
+def test_alternation_takes_what_fits_both_ways(tmp_path):
+    source = write_documents(tmp_path, [[2, 9], [5, 3], [4, 4], [30, 30], [2, 2], [2, 2]], "bitext", "de-en")
+    own = Mixture([source], "alternating", 4, 16, 1, list(LANGUAGES))
+    # x1 y2 x3 are 1 + 3 + 4 + 5 = 13, but y1 x2 are 1 + 10 + 6 = 17 > 16; x2 y3 are 1 + 6 + 5
+    assert own.streams[0].item_bounds(0).tolist() == [0, 2, 6, 8, 12]
+    assert own.streams[0].shard_items(0).tolist() == [1, 3]
 
 
 def test_partners_are_drawn_from_all_other_items(shards):

@@ -25,6 +25,9 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
     twice           <s> s1 </s> s2 </s> <s> s1 </s> s2 </s>
                                                    a block of at most half the length, as side 0 and as side 1
 
+    alternating     <s> x1 </s> y2 </s> x3 </s>    consecutive pairs of a corpus, as many as fit, the language changing
+                                                   from one to the next; which comes first is a coin
+
 Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
 document yet; what fills them must say where they belong. Slots have the item's key, offsets and language.
 
@@ -162,18 +165,21 @@ class Stream:
 def block_bounds(lengths: np.ndarray, block_length: float, documents: np.ndarray | None = None) -> np.ndarray:
     """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit.
 
-    With `documents`, (D + 1,) the first sentence of each, a block also ends where its document ends.
+    Lengths are (S,), or (ways, S) where a block must fit in each of several ways. With `documents`, (D + 1,) the first
+    sentence of each, a block also ends where its document ends.
     """
-    ends = np.cumsum(lengths + 1, dtype=np.float64)
-    stops = None if documents is None else np.repeat(documents[1:], np.diff(documents))  # (S,)
-    bounds, first, before = [0], 0, 0.0
-    while first < len(ends):
-        last = int(np.searchsorted(ends, before + block_length - 1, side="right"))
-        if stops is not None:
-            last = min(last, int(stops[first]))
-        first = max(last, first + 1)  # a sentence that is too long alone makes a block of its own, cut
-        before = float(ends[first - 1])
-        bounds.append(first)
+    ways = np.atleast_2d(lengths) + 1
+    S = ways.shape[1]
+    following = np.full(S, S) if documents is None else np.repeat(documents[1:], np.diff(documents))
+    for sizes in ways:
+        ends = np.cumsum(sizes, dtype=np.float64)
+        fit = np.searchsorted(ends, ends - sizes + block_length - 1, side="right")
+        following = np.minimum(following, fit)  # (S,) where the next block begins if one begins here
+    # a sentence that is too long alone makes a block of its own, cut
+    following = np.maximum(following, np.arange(1, S + 1))
+    bounds = [0]
+    while bounds[-1] < S:
+        bounds.append(int(following[bounds[-1]]))
     return np.asarray(bounds, np.int64)
 
 
@@ -331,6 +337,15 @@ def lay_mixup(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     return pieces.ravel()
 
 
+def lay_alternating(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    item, number, sentence = drawn.sentences()
+    swapped = drawn.coin("swap") & options.swap_sides
+    chosen = number % 2 == (number // 2 + swapped[item]) % 2
+    pieces = drawn.pieces(item[chosen], sentence[chosen])
+    pieces["lead"][number[chosen] < 2] = BOS
+    return pieces
+
+
 def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     pieces = halves(drawn)
     pieces["lead"][running_count(2 * pieces["item"] + pieces["side"]) == 0] = BOS
@@ -403,6 +418,14 @@ def bounds_of_segments(shards: Shards, options: ItemOptions) -> np.ndarray:
     return block_bounds(shards.sentence_lengths(), options.length - 1, shards.document_offsets())  # a second <s>
 
 
+def bounds_of_alternation(shards: Shards, options: ItemOptions) -> np.ndarray:
+    """Runs of pairs that fit whichever language comes first."""
+    lengths = shards.sentence_lengths().reshape(-1, 2)  # (pairs, 2)
+    pair = np.arange(len(lengths))
+    ways = [lengths[pair, (pair + first) % 2] for first in (0, 1)]
+    return 2 * block_bounds(np.stack(ways), options.length)
+
+
 def bounds_of_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
     return shards.document_offsets()
 
@@ -428,6 +451,12 @@ WITHIN_DOCUMENTS = {
 
 TWO_PAIRS = {"together": 2, "lack": "two pairs", "mend": "lower the cleaning thresholds"}
 
+NEIGHBOURING_PAIRS = {
+    "sentences": 4,
+    "lack": "two neighbouring pairs that fit {length} tokens, a sentence of each",
+    "mend": "raise block_length",
+}
+
 FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
     "placeholders": Form(lay_placeholders, bounds_beside_slots, fills=True),
@@ -435,6 +464,7 @@ FORMS = {
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
     "mixup": Form(lay_mixup, bounds_of_documents, restarts=True, documents=2, **TWO_PAIRS),
+    "alternating": Form(lay_alternating, bounds_of_alternation, fills=True, **NEIGHBOURING_PAIRS),
     "segments": Form(lay_segments, bounds_of_segments, restarts=True, **WITHIN_DOCUMENTS),
     "next-sentences": Form(lay_next_sentences, bounds_within_documents, together=2, **WITHIN_DOCUMENTS),
 }
