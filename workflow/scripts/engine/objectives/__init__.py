@@ -1,12 +1,15 @@
 """The objectives by the name that a run file uses. A new one is a function beside this file, an entry here and one in
 engine/options.py, which says what it reads."""
 
-from engine.objectives import dwa, mlm, ppa, rtd, veco, xlco
+from engine.objectives import btmlm, camlm, dwa, mlm, nsp, ppa, rtd, unicoder, veco, xlco
 from engine.objectives.base import Objective
 
 OBJECTIVES: dict[str, Objective] = {
     "mmlm": mlm.MMLM,
     "tlm": mlm.TLM,
+    # ERNIE-M
+    "camlm": camlm.CAMLM,
+    "btmlm": btmlm.BTMLM,
     # XLM-E
     "mrtd": rtd.MRTD,
     "trtd": rtd.TRTD,
@@ -17,4 +20,9 @@ OBJECTIVES: dict[str, Objective] = {
     "ppa": ppa.PPA,
     "xlco": xlco.XLCO,
     "dwa": dwa.DWA,
+    # the other baselines: mBERT, Unicoder, ALM, HICTL
+    "nsp": nsp.NSP,
+    "word-recovery": unicoder.WORD_RECOVERY,
+    "paraphrase": unicoder.PARAPHRASE,
+    "cross-lingual-mlm": unicoder.CROSS_LINGUAL_MLM,
 }
