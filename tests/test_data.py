@@ -5,13 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.config import ObjectiveConfig
 from engine.corruption import MaskSpec, corrupt, select
-from engine.data import FORMS, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.data import FORMS, SHORTEST, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from errors import UserError
+from pretrain import build_mixture
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
+from small_engine import run_of
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +29,7 @@ FORMS_TO_TRY = {
     "blocks": ("mono", {}),
     "pairs": ("bitext", {}),
     "pairs with slots": ("bitext", {"reserved_share": 0.15}),
+    "pairs with negatives": ("bitext", {"negative_share": 0.3}),
     "apart": ("bitext", {"form": "apart"}),
     "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
     "twice": ("mono", {"form": "twice"}),
@@ -207,6 +212,25 @@ def test_a_block_leaves_room_for_its_slots(tmp_path, length):
         own = Mixture([source], "placeholders", 9, length, 1, list(LANGUAGES), reserved_share=share)
         sizes = own.item_lengths(own.draw(9))
         assert sizes.max() <= length and sizes.max() >= length - 2
+
+
+def test_a_share_of_pairs_are_no_translations(shards):
+    own = mixture_of(shards, "pairs with negatives")
+    shares = []
+    for _ in range(8):
+        layout = own.next_layout()
+        rows = own.assemble(layout)
+        for i, (shard, item, _, key) in enumerate(layout.items):
+            read, first = sentence_of(own, layout, i), coin(key.view(np.uint64), "swap")
+            negative = uniform(np.array([key]).view(np.uint64) ^ np.uint64(stable_hash("negative")))[0] < 0.3
+            items = own.streams[layout.stream[i]].shard_items(int(shard)).tolist()
+            others = [other for other in items if (other != item) == negative]
+            tokens, _, _, language = inside(rows, layout, i)
+            x = [BOS, *read(2 * item + first), EOS, EOS]
+            assert tokens.tolist() in [[*x, *read(2 * other + 1 - first), EOS] for other in others]
+            assert language[0] != language[-1]
+            shares.append(negative)
+    assert abs(np.mean(shares) - 0.3) < 0.06
 
 
 @pytest.mark.parametrize("separators", [1, 2])
@@ -417,6 +441,29 @@ def test_a_corpus_that_lacks_what_a_form_needs_is_named(tmp_path):
     source = write_documents(tmp_path, [[3], [4], [30, 30]])
     with pytest.raises(UserError, match=r"no two neighbouring .* fit 24 tokens in cc-100/de; raise block_length"):
         Mixture([source], "segments", 4, 24, 1, list(LANGUAGES))
+    alone = write_documents(tmp_path, [[4, 4]], "bitext", "de-en")
+    for form, options in (("mixup", {}), ("pairs", {"negative_share": 0.5})):
+        with pytest.raises(UserError, match=r"0\.json: no two pairs in cc-100/de-en"):
+            Mixture([alone], form, 4, 24, 1, list(LANGUAGES), **options)
+    far = write_documents(tmp_path, [[12, 12], [12, 12]], "bitext", "de-en")
+    with pytest.raises(UserError, match=r"no two neighbouring pairs that fit 24 tokens.*raise block_length or drop it"):
+        Mixture([far], "alternating", 4, 24, 1, list(LANGUAGES))
+
+
+def test_items_too_short_for_their_marks_are_refused(shards):
+    with pytest.raises(UserError, match=r"items of 9 tokens: raise row_length and block_length to 10"):
+        mixture(shards, "mono", block_length=9)
+
+
+@every_form
+def test_every_form_fits_the_shortest_items(shards, form):
+    own = mixture_of(shards, form, row_length=SHORTEST)
+    layout = own.next_layout()
+    rows = own.assemble(layout)
+    assert layout.lengths.max() <= SHORTEST
+    for i in range(len(layout.row)):
+        tokens = inside(rows, layout, i)[0]
+        assert (tokens >= FIRST_PIECE).any() and tokens[0] == BOS
 
 
 def test_positions_restart_on_the_second_side_of_every_packed_pair(shards):
@@ -552,6 +599,18 @@ def test_another_epoch_is_another_order(shards):
     first, second = stream.take(120), stream.take(120)
     assert sorted(map(tuple, first[:, :2].tolist())) == sorted(map(tuple, second[:, :2].tolist()))
     assert (first[:, :2] != second[:, :2]).any() and not set(first[:, 3]) & set(second[:, 3])
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_objectives_get_the_form_that_they_describe(shards, name):
+    settings = {"camlm": {"masks": "append"}, "btmlm": {"ratio_share": 0.1}, "paraphrase": {"negative_share": 0.4}}
+    objective = ObjectiveConfig(name, mask=MaskSpec(0.25), row_length=48, options=settings.get(name, {}))
+    both = {kind: sources(shards, kind) for kind in ("mono", "bitext")}
+    own = build_mixture(run_of(objective), objective, both, 1, None)
+    assert own.form.lay is FORMS[DESCRIPTIONS[name].form].lay
+    assert own.options.reserved_share == {"camlm": 0.25, "btmlm": 0.1}.get(name, 0.0)
+    assert own.options.negative_share == {"paraphrase": 0.4}.get(name, 0.0)
+    assert (own.assemble(own.next_layout()).document >= 0).any()
 
 
 # ---- selection and corruption ----

@@ -98,6 +98,7 @@ def build_mixture(
         pair_separators=objective.pair_separators,
         reset_positions=objective.reset_positions,
         reserved_share=reserved_share(objective),
+        negative_share=getattr(objective.options, "negative_share", 0.0),
         packing=objective.packing,
         block_length=objective.block_length,
         vocabulary_sha256=vocabulary_sha256,

@@ -29,7 +29,8 @@ items, and an entry in FORMS. No item is longer than block_length tokens, marks 
                                                    from one to the next; which comes first is a coin
 
 Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
-document yet; what fills them must say where they belong. Slots have the item's key, offsets and language.
+document yet; what fills them must say where they belong. Slots have the item's key, offsets and language. With a
+negative_share, the second side is that often (by chance) that of another pair.
 
 The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. A document
 whose sentences are too few or too long for a form gives no item of it. Positions run on through the item, but start
@@ -191,6 +192,7 @@ class ItemOptions:
     pair_separators: int = 2
     swap_sides: bool = True
     reserved_share: float = 0.0  # slots per token, in the forms that have slots
+    negative_share: float = 0.0  # of pairs whose second side is another pair's
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,7 @@ class Drawn:
 
 
 NOTHING = -1
+SHORTEST = 10  # tokens that hold the marks and one token of each sentence, in any form
 FAR = np.iinfo(np.int64).max
 
 PIECE = np.dtype(
@@ -306,8 +309,11 @@ def lay_apart(drawn: Drawn, options: ItemOptions) -> np.ndarray:
 
 def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     swapped = drawn.coin("swap") & options.swap_sides
-    item = np.arange(len(swapped))
-    pieces = drawn.pieces(item[:, None], drawn.first[:, None] + np.stack([swapped, ~swapped], 1))  # (n, 2)
+    first = np.stack([drawn.first, drawn.first], 1)  # (n, 2)
+    if options.negative_share:
+        negative = drawn.chance("negative") < options.negative_share
+        first[negative, 1] = drawn.partners().first[negative]
+    pieces = drawn.pieces(np.arange(len(first))[:, None], first + np.stack([swapped, ~swapped], 1))
     pieces["lead"] = BOS, second_lead
     pieces["side"] = 0, 1
     room = options.length - 3 - (second_lead != NOTHING)
@@ -496,14 +502,17 @@ class Mixture:
         reset_positions: bool = False,
         swap_sides: bool = True,
         reserved_share: float = 0.0,
+        negative_share: float = 0.0,
         packing: bool = True,
         block_length: int | None = None,
         vocabulary_sha256: str | None = None,
     ):
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
-        self.form = FORMS[form]
+        self.form = replace(FORMS[form], **TWO_PAIRS) if negative_share else FORMS[form]
         length = min(block_length or row_length, row_length)
-        self.options = ItemOptions(length, pair_separators, swap_sides, reserved_share)
+        if length < SHORTEST:
+            raise UserError(f"items of {length} tokens: raise row_length and block_length to {SHORTEST} or more")
+        self.options = ItemOptions(length, pair_separators, swap_sides, reserved_share, negative_share)
         self.streams = [Stream(source, self.form, self.options, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]
