@@ -23,7 +23,7 @@ from datasets import Dataset, Language, bitext_ids, load_datasets, load_language
 from engine.options import DESCRIPTIONS
 from errors import UserError
 from typed import build
-from yamlfiles import deep_merge, did_you_mean, read_scale, read_yaml, with_parents
+from yamlfiles import deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 
 # What each objective reads.
 OBJECTIVE_DATA = {name: about.data for name, about in DESCRIPTIONS.items()}
@@ -271,23 +271,32 @@ OWN_KEYS = ("name", "paper")
 
 
 def _read_runs(root: Path, schemas: _Schemas) -> dict[str, dict]:
-    """Every run with what it extends. Parents come first, so that a mistake is found in the file that holds it."""
+    """Every run with what it extends; parents first, so that a mistake is found in the file that holds it."""
     shown = {name: f"config/runs/{name}.yaml" for name in _names(root / "config/runs")}
     written = {name: read_yaml(root / file, file) for name, file in shown.items()}
-    merged: dict[str, dict] = {}
+    lines: dict[str, list[str]] = {}
+    for name, file in shown.items():
+        lines[name] = line_of_parents(written[name], file, shown, written.__getitem__)
+    runs: dict[str, dict] = {}
+    for name in sorted(shown, key=lambda name: (len(lines[name]), name)):
+        run = written[name]
+        if lines[name]:
+            base = {key: value for key, value in runs[lines[name][0]].items() if key not in OWN_KEYS}
+            run = deep_merge(base, {key: value for key, value in run.items() if key != "extends"})
+        runs[name] = _without_nulls(_named(_overridden(run, shown[name]), shown[name], schemas, "run"))
+    return runs
 
-    def read(name: str) -> dict:
-        if name not in merged:
-            run = written[name]
-            line = with_parents(run, shown[name], shown, written.__getitem__, OWN_KEYS)  # also finds circles
-            if line is not run:
-                read(run["extends"])
-            merged[name] = _without_nulls(_named(line, shown[name], schemas, "run"))
-        return merged[name]
 
-    for name in shown:
-        read(name)
-    return merged
+def _overridden(run: Any, shown: str) -> Any:
+    """A run whose `objective_overrides`, by name as in a scale, are laid over the objectives that it extends."""
+    if not isinstance(run, dict) or not isinstance(run.get("objective_overrides"), dict):
+        return run
+    known = [str(objective.get("name")) for objective in run.get("objectives", [])]
+    changes = run["objective_overrides"]
+    for objective in changes:
+        _known(objective, known, f"{shown}, objective_overrides", "objective of this run")
+    objectives = [deep_merge(own, changes.get(own.get("name")) or {}) for own in run["objectives"]]
+    return {key: value for key, value in run.items() if key != "objective_overrides"} | {"objectives": objectives}
 
 
 def _without_nulls(value: Any) -> Any:
@@ -569,22 +578,26 @@ def _resolve_run(config: Config, name: str) -> dict:
 
 
 def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
-    """An objective's own rows give way to the scale's batch, and a layer keeps its relative depth; `objective_overrides`
-    have the last word."""
+    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed rows of
+    that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
+    """
     overrides = config.scale.get("run_overrides", {})
-    kept = {
-        key: value
-        for key, value in own.items()
-        if key not in ("rows", "row_length") or not {"rows", "row_length"} & set(overrides.get("batch", {}))
-    }
-    before, now = run["model"]["layers"], resolved["model"]["layers"]
-    if before != now:
-        layers = {
-            key: max(min(1, value), round(value * now / before))
-            for key, value in _depths(own, f"config/runs/{run['name']}.yaml, objectives").items()
+    changes: dict = {}
+    batch, now = run["batch"], resolved["batch"]
+    if {"rows", "row_length"} & set(overrides.get("batch", {})):
+        tokens = own.get("rows", batch["rows"]) * own.get("row_length", batch["row_length"])
+        rows = max(1, round(tokens / (batch["rows"] * batch["row_length"]) * now["rows"]))
+        changes = {"rows": None if rows == now["rows"] else rows, "row_length": None, "packing": None}
+    layers = run["model"]["layers"]
+    if layers != resolved["model"]["layers"]:
+        depths = _depths(own, f"config/runs/{run['name']}.yaml, objectives")
+        scaled = {
+            key: max(min(1, value), round(value * resolved["model"]["layers"] / layers))
+            for key, value in depths.items()
         }
-        kept = deep_merge(kept, {"options": layers} if layers else {})
-    return _without_nulls(deep_merge(kept, config.scale.get("objective_overrides", {}).get(own["name"], {})))
+        changes |= {"options": scaled} if scaled else {}
+    changes = deep_merge(changes, config.scale.get("objective_overrides", {}).get(own["name"], {}))
+    return _without_nulls(deep_merge(own, changes))
 
 
 def _scaled_schedule(run: dict, overrides: dict) -> dict:
@@ -673,13 +686,12 @@ def run_hash(resolved: dict) -> str:
 
 
 def canonical_run(config: Config, name: str) -> str:
-    """The run that is trained for `name` at this scale: of several with equal content, the first by name.
-
-    xlm-r-small is xlm-r where the scale makes them equal.
+    """The run that is trained for `name` at this scale: of several with equal content, the one that extends the fewest
+    files, then the first by name. xlm-r-small is xlm-r where the scale makes them equal.
     """
     own = run_hash(resolve_run(config, name))
     depth = len(lineage(config, name))  # runs of equal content start equally far from scratch
-    same = (run for run in sorted(config.runs) if len(lineage(config, run)) == depth)
+    same = (run for run in config.runs if len(lineage(config, run)) == depth)
     return next(run for run in same if _hash_of(config, run) == own)
 
 

@@ -78,23 +78,21 @@ def deep_merge(base: dict, changes: dict) -> dict:
 
 
 def read_scale(path: Path, shown: str | None = None) -> dict:
-    """A scale, with what it extends."""
+    """A scale. With `extends: mini` the file holds only what differs from config/scales/mini.yaml."""
     shown = shown or str(path)
     known = [other.stem for other in path.parent.glob("*.yaml")]
 
     def read(name: str) -> Any:
         return read_yaml(path.with_stem(name), str(Path(shown).with_stem(name)))
 
-    return with_parents(read_yaml(path, shown), shown, known, read)
+    scale = read_yaml(path, shown)
+    for parent in line_of_parents(scale, shown, known, read):
+        scale = deep_merge(read(parent), {key: value for key, value in scale.items() if key != "extends"})
+    return {key: value for key, value in scale.items() if key != "extends"} if isinstance(scale, dict) else scale
 
 
-def with_parents(
-    value: Any, shown: str, known: Iterable[str], read: Callable[[str], Any], own: Iterable[str] = ()
-) -> Any:
-    """A file that says `extends: mini` holds only what differs from its neighbour mini.yaml, which may extend another.
-
-    `known` are the neighbours, `own` the keys that a file never takes from them.
-    """
+def line_of_parents(value: Any, shown: str, known: Iterable[str], read: Callable[[str], Any]) -> list[str]:
+    """The neighbours that a file extends, from the nearest on; an error where one does not exist or they go round."""
     kind, line = Path(shown).parent.name.removesuffix("s"), [Path(shown).stem]  # config/scales/... -> scale
     while isinstance(value, dict) and "extends" in value:
         parent = value["extends"]
@@ -105,7 +103,5 @@ def with_parents(
             others = [name for name in known if name not in line]
             raise UserError(f"{where}: no {kind} '{parent}'; {did_you_mean(parent, others)}")
         line.append(parent)
-        base = read(parent)
-        base = {key: item for key, item in base.items() if key not in own} if isinstance(base, dict) else {}
-        value = deep_merge(base, {key: item for key, item in value.items() if key != "extends"})
-    return value
+        value = read(parent)
+    return line[1:]
