@@ -9,6 +9,7 @@ PYTHON ?= python3
 CORES ?= all
 VENV := .venv
 STAMP := $(VENV)/.installed
+TEST_STAMP := $(VENV)/.installed-for-tests
 
 # The rules call `python` and `torchrun`: those of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -26,7 +27,7 @@ smoke: setup
 pdf: setup
 	snakemake --cores $(CORES) results/tables/all.pdf
 
-test: lint
+test: lint $(TEST_STAMP)
 	python -m pytest
 
 lint: setup
@@ -46,6 +47,10 @@ $(STAMP): requirements.lock
 	  { echo "error: no C++ compiler, and fasttext has no binary packages: install one (Debian and Ubuntu: apt-get install g++ python3-dev)" >&2; exit 2; }
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --requirement requirements.lock
+	touch $@
+
+$(TEST_STAMP): tests/requirements.txt $(STAMP)
+	$(VENV)/bin/python -m pip install --quiet --requirement tests/requirements.txt --constraint requirements.lock
 	touch $@
 
 lock:
