@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from engine.config import ObjectiveConfig
 from engine.dist import Ranks
-from engine.objectives import OBJECTIVES, mlm, nsp, unicoder
+from engine.objectives import OBJECTIVES, hictl, mlm, nsp, unicoder
 from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash, uniform
@@ -17,9 +17,10 @@ from engine.tokenizer import BOS, EOS, FIRST_PIECE, UNK
 from pretrain import backward, micro_batches
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401
-from small_rows import lay, pair, random_pairs
+from small_rows import apart, lay, pair, random_pairs
 from test_data import mixture, shards  # noqa: F401  (a fixture)
 
+OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=6, longest=6)
 PAIRS = [*random_pairs(7, VOCABULARY, seed=5, longest=6), ([9, UNK], [9, UNK, 12, 13])]
 
 
@@ -46,6 +47,8 @@ def assert_gradients_ignore_micro_batches(objective: ObjectiveConfig, form=pair)
     results = []
     for rows in (99, 3, 1):
         model = model_of(run)
+        if start := OBJECTIVES[objective.name].start:
+            start(model, objective, lambda: batches_of(objective, form=form, pairs=OTHER_PAIRS), Ranks())
         signals = backward(model, run, objective, batches_of(objective, device_rows=rows, form=form), Ranks())
         results.append((signals, [p.grad for p in model.parameters() if p.grad is not None]))
     for signals, gradients in results[1:]:
@@ -186,3 +189,100 @@ def test_paraphrases_by_hand(double, share):  # noqa: F811
 def test_cross_lingual_mlm_is_mlm_on_other_rows():
     objective = OBJECTIVES["cross-lingual-mlm"]
     assert objective.loss is mlm.masked_lm_loss and DESCRIPTIONS["cross-lingual-mlm"].form == "alternating"
+
+
+# ---- HICTL ----
+
+
+def hictl_of(**options: object) -> ObjectiveConfig:
+    return ObjectiveConfig("hictl", pair_separators=1, options={"negatives": 9} | options)
+
+
+def met(model, batches: list[Batch]) -> list[Batch]:
+    with torch.no_grad():
+        for batch in batches:
+            hictl.prepare(model, batch)
+    hictl.meet(model, batches, Ranks())
+    return batches
+
+
+@pytest.mark.parametrize("queue", [0, 12])
+@pytest.mark.parametrize("probability", [0.0, 0.7])
+def test_hierarchical_contrast_by_hand(double, queue, probability):  # noqa: F811
+    """With loops: negatives moved as vectors, word by word, each sentence in a row of its own."""
+    objective = hictl_of(queue=queue)
+    model = model_of(run_of(objective))
+    contrast, table = model.hictl_contrast, model.encoder.tokens.weight
+    hictl.start(model, objective, lambda: batches_of(objective, form=apart, pairs=OTHER_PAIRS), Ranks())
+    contrast.probability.fill_(probability)
+    batches = met(model, batches_of(objective, device_rows=1, form=apart))
+    unit = [[], []]
+    for batch in batches:
+        for r, columns in items_of(batch):
+            for side in (0, 1):
+                own = columns[batch.fields.side[r, columns] == side]
+                unit[side].append(F.normalize(model.encoder(batch.tokens[r, own][None])[0, 0], dim=0).detach())
+    keys = contrast.memory.queue.unflatten(1, (2, -1)) if queue else None
+    sentences = words = 0.0
+    for side in (0, 1):
+        for n, (q, k) in enumerate(zip(unit[side], unit[1 - side], strict=True)):
+            others = list(keys[:, 1 - side]) if queue else [other for m, other in enumerate(unit[1 - side]) if m != n]
+            near, logits = (q - k).norm(), [q @ k]
+            for other in others:
+                far = (q - other).norm()
+                share = (near / far) ** (0.9 * probability) if far > near else 1.0
+                moved = q + share * (other - q)
+                assert far <= near or (q - moved).norm() >= near - 1e-12
+                logits.append(q @ moved)
+            sentences -= float((torch.stack(logits) / 0.1).log_softmax(0)[0])
+            batch, (r, columns) = [(b, item) for b in batches for item in items_of(b)][n]
+            own = batch.original[r, columns][batch.fields.side[r, columns] == side]
+            distinct = {int(token) for token in own if token >= FIRST_PIECE}
+            [sampled] = hictl.sampled_words(batch, side, VOCABULARY)[n % 2][None].tolist()
+            kept = [v for v in sampled if v not in distinct]
+            assert 0 < len(kept) <= 9 and all(FIRST_PIECE <= v < VOCABULARY - 1 for v in kept)
+            for token in distinct:
+                logits = torch.stack([q @ F.normalize(table[v], dim=0) for v in (token, *kept)]) / 0.1
+                words -= float(logits.log_softmax(0)[0].detach()) / len(distinct)
+    found = [hictl.hictl_loss(model, batch).sums for batch in batches]
+    assert float(sum(sums["sentences"] for sums in found).detach()) == pytest.approx(sentences, rel=1e-9)
+    assert float(sum(sums["words"] for sums in found).detach()) == pytest.approx(words, rel=1e-9)
+    counts = [hictl.count(batch) for batch in batches]
+    assert sum(count["sentences"] for count in counts) == 16 == sum(count["words"] for count in counts)
+    assert list(counts[0]) == ["loss", "sentences", "words"]
+    drawn = hictl.sampled_words(batches[0], 0, VOCABULARY)
+    assert not torch.equal(drawn, hictl.sampled_words(batches[0], 1, VOCABULARY)) and (drawn[0] != drawn[1]).any()
+
+
+@pytest.mark.parametrize("queue", [0, 12])
+def test_hictl_compares_the_whole_step_whatever_the_micro_batches(double, queue):  # noqa: F811
+    assert_gradients_ignore_micro_batches(hictl_of(queue=queue), form=apart)
+
+
+def test_negatives_have_no_gradient_and_a_pair_is_not_its_own_negative(double):  # noqa: F811
+    objective = hictl_of()
+    model = model_of(run_of(objective))
+    batches = met(model, batches_of(objective, device_rows=2, form=apart))
+    assert [batch.extra["own"].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not batches[0].extra["others"].requires_grad and len(batches[0].extra["others"]) == 8
+    vectors = hictl.vectors(hictl.sentences_alone(model.encoder, batches[1]), batches[1])
+    assert torch.allclose(vectors, batches[1].extra["others"][4:])  # what `own` points at
+    alone = met(model, batches_of(objective, form=apart, pairs=PAIRS[:1]))
+    assert float(hictl.hictl_loss(model, alone[0]).sums["sentences"].detach()) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_probability_follows_the_loss_and_the_queue_takes_the_pairs(double):  # noqa: F811
+    objective = hictl_of(queue=10)
+    model = model_of(run_of(objective))
+    hictl.start(model, objective, lambda: batches_of(objective, form=apart), Ranks())
+    contrast = model.hictl_contrast
+    assert int(contrast.memory.pointer) == 6
+    batches = batches_of(objective, device_rows=2, form=apart)
+    losses = [hictl.hictl_loss(model, batch) for batch in batches]
+    total = sum(float(loss.sums["sentences"].detach()) for loss in losses)
+    hictl.after_step(model, batches, Ranks())
+    assert float(contrast.probability) == pytest.approx(0.01 * np.exp(-total / 16))
+    assert int(contrast.memory.pointer) == 4
+    assert torch.equal(contrast.memory.queue[6:10], batches[0].extra["keys"])
+    assert {"hictl_contrast.probability", "hictl_contrast.memory.queue"} <= model.state_dict().keys()
+    assert hictl.HICTL.training_only == ("hictl_contrast",)

@@ -187,6 +187,8 @@ def backward(
         with mixed(run, ranks), torch.no_grad():
             for batch in batches:
                 own.prepare(model, batch)
+    if own.meet:
+        own.meet(model, batches, ranks)
     counts = [own.count(batch) for batch in batches]
     names = list(counts[0])
     count = dict(zip(names, ranks.sum([sum(one[name] for one in counts) for name in names]), strict=True))

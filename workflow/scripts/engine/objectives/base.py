@@ -4,6 +4,7 @@ Most objectives are one loss function, with the defaults for all else. The order
 
     corrupt          numpy, the rows of this rank      which tokens are selected, what the encoder sees
     prepare          torch, no gradient, per batch     generate, align, encode keys
+    meet             once, all batches and ranks       what rows must know of each other
     count            per batch                         predictions, summed over the whole step and all ranks
     loss             torch, per batch                  sums, which the engine divides by those counts
     after_step       once, after the optimiser         momentum encoders, queues
@@ -91,6 +92,7 @@ class Objective:
     training_only: tuple[str, ...] = ()  # modules that the final weights leave out
     corrupt: Callable[[Rows, "ObjectiveConfig", int], tuple[np.ndarray, np.ndarray]] = mask_tokens
     prepare: Callable[[nn.Module, Batch], None] | None = None
+    meet: Callable[[nn.Module, list[Batch], Ranks], None] | None = None
     count: Callable[[Batch], dict[str, int]] = count_selected
     weights: Callable[["ObjectiveConfig"], dict[str, float]] = all_one  # of its losses
     start: Callable[[nn.Module, "ObjectiveConfig", Callable[[], list[Batch]], Ranks], None] | None = None

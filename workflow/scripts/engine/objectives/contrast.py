@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import FIRST_POSITION, Encoder, ModelConfig
 from engine.objectives.base import Batch
@@ -24,18 +25,33 @@ from engine.tokenizer import BOS, EOS, PAD
 from errors import UserError
 
 
-class MomentumContrast(nn.Module):
-    """The projection, the momentum copies and the queue; everything of a contrast but the encoder itself."""
+class KeyQueue(nn.Module):
+    """The last keys, at first random unit vectors."""
 
-    def __init__(self, encoder: Encoder, projection: nn.Module, width: int, entries: int):
+    def __init__(self, width: int, entries: int):
         super().__init__()
         if entries < 1:
             raise UserError(f"options.queue: {entries} is not a number of keys; the least is 1")
+        self.register_buffer("queue", F.normalize(torch.randn(entries, width), dim=1))  # (K, D)
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.int64))  # the oldest entry: the next to go
+
+    @torch.no_grad()
+    def enqueue(self, keys_ND: Tensor) -> None:
+        """First in, first out. Of more keys than the queue holds, the last ones stay."""
+        places_N = (self.pointer + torch.arange(len(keys_ND), device=keys_ND.device)) % len(self.queue)
+        kept = slice(-len(self.queue), None)
+        self.queue[places_N[kept]] = keys_ND[kept].to(self.queue.dtype)
+        self.pointer.copy_((self.pointer + len(keys_ND)) % len(self.queue))
+
+
+class MomentumContrast(KeyQueue):
+    """The queue, the projection and the momentum copies; everything of a contrast but the encoder itself."""
+
+    def __init__(self, encoder: Encoder, projection: nn.Module, width: int, entries: int):
+        super().__init__(width, entries)
         self.projection = projection
         self.key_encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.key_projection = copy.deepcopy(projection).requires_grad_(False)
-        self.register_buffer("queue", F.normalize(torch.randn(entries, width), dim=1))  # (K, D)
-        self.register_buffer("pointer", torch.zeros((), dtype=torch.int64))  # the oldest entry: the next to go
 
     def weights(self, encoder: Encoder) -> list[tuple[Tensor, Tensor]]:
         """(copy, original) of every weight."""
@@ -51,14 +67,6 @@ class MomentumContrast(nn.Module):
     def follow(self, encoder: Encoder, momentum: float) -> None:
         for key, query in self.weights(encoder):
             key.lerp_(query, 1 - momentum)
-
-    @torch.no_grad()
-    def enqueue(self, keys_ND: Tensor) -> None:
-        """First in, first out. Of more keys than the queue holds, the last ones stay."""
-        places_N = (self.pointer + torch.arange(len(keys_ND), device=keys_ND.device)) % len(self.queue)
-        kept = slice(-len(self.queue), None)
-        self.queue[places_N[kept]] = keys_ND[kept].to(self.queue.dtype)
-        self.pointer.copy_((self.pointer + len(keys_ND)) % len(self.queue))
 
 
 def info_nce(
@@ -89,9 +97,9 @@ def keep_keys(batch: Batch, keys_ND: Tensor) -> None:
 
 
 def fill_queue(
-    contrast: MomentumContrast, encode: Callable[[Batch], None], draw: Callable[[], list[Batch]], ranks: Ranks
+    contrast: KeyQueue, encode: Callable[[Batch], None], draw: Callable[[], list[Batch]], ranks: Ranks
 ) -> None:
-    """Keys of the copy alone, before the first step."""
+    """Before the first step: as many keys as it holds."""
     filled = 0
     while filled < len(contrast.queue):
         batches = draw()
@@ -107,6 +115,12 @@ def first_tokens(batch: Batch, side: int) -> Tensor:
     """(N, 2) row and column of the <s> of each item's side, in the order of the items."""
     fields = batch.fields
     return ((batch.original == BOS) & (fields.side == side) & (fields.document >= 0)).nonzero()
+
+
+def sentences_alone(encoder: Encoder, batch: Batch) -> Tensor:
+    """States (B, T, D) of the two sides, which do not see each other: each is a first sentence."""
+    mask, position = batch.mask(own_side), batch.fields.position
+    return encoder(batch.tokens, position, mask, sides_BT=None, languages_BT=batch.languages(encoder))
 
 
 def one_side(batch: Batch, side: int) -> Batch:

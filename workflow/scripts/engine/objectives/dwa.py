@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from engine.model import ModelConfig, initialise
 from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
 from engine.objectives.contrast import check_layer
-from engine.objectives.mlm import selected_cross_entropy
+from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
+from engine.objectives.sampling import evaluating
 from engine.tokenizer import EOS
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class Pointer(nn.Module):
     def forward(self, from_PXD: Tensor, to_PYD: Tensor, to_real_PY: Tensor) -> Tensor:
         """(P, X, Y) logits: -inf at what is no token of the other side."""
         logits_PXY = self.query(from_PXD) @ self.key(to_PYD).mT / math.sqrt(to_PYD.shape[-1])
-        logits_PXY = logits_PXY if logits_PXY.dtype == torch.float64 else logits_PXY.float()
-        return logits_PXY.masked_fill(~to_real_PY[:, None], -math.inf)
+        return at_least_fp32(logits_PXY).masked_fill(~to_real_PY[:, None], -math.inf)
 
 
 def modules(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Module]:
@@ -56,15 +56,12 @@ def modules(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Modu
 def align(model: nn.Module, batch: Batch) -> None:
     """Leave in the batch, per side, the places of its tokens (flat, -1: none) and of each the one that it links to."""
     options, encoder = batch.objective.options, model.encoder
-    training = encoder.training
-    encoder.eval()
     unmasked = dataclasses.replace(batch, tokens=batch.original, extra={})
-    states_BTD = unmasked.states(encoder, layers=options.layer)
-    encoder.train(training)
+    with evaluating(encoder):
+        states_BTD = unmasked.states(encoder, layers=options.layer)
     x_PX, y_PY = places(batch, side=0), places(batch, side=1)
     with torch.autocast(states_BTD.device.type, enabled=False):
-        flat = states_BTD.flatten(0, 1)
-        flat = flat if flat.dtype == torch.float64 else flat.float()
+        flat = at_least_fp32(states_BTD.flatten(0, 1))
         similarity_PXY = flat[x_PX.clamp(min=0)] @ flat[y_PY.clamp(min=0)].mT
         real_PXY = (x_PX >= 0)[:, :, None] & (y_PY >= 0)[:, None, :]
         pi_PXY = sinkhorn(similarity_PXY, real_PXY, options.sinkhorn)

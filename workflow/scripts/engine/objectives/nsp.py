@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from engine.heads import ClassificationHead
 from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
 from engine.objectives.contrast import first_tokens
-from engine.objectives.mlm import selected_cross_entropy
+from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
 from engine.randomness import stable_hash, uniform
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def classify_first_tokens(
 ) -> tuple[Tensor, tuple[float, float]]:
     """Summed cross-entropy of the items' <s>, and (right, all)."""
     rows_N, columns_N = first_tokens(batch, side=0).unbind(1)
-    logits_NC = head(states_BTD[rows_N, columns_N][:, None])
-    logits_NC = logits_NC if logits_NC.dtype == torch.float64 else logits_NC.float()
+    logits_NC = at_least_fp32(head(states_BTD[rows_N, columns_N][:, None]))
     right = (logits_NC.argmax(1) == classes_N).sum()
     return F.cross_entropy(logits_NC, classes_N, reduction="sum"), (float(right), len(classes_N))
 

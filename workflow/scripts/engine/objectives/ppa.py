@@ -24,6 +24,7 @@ from engine.objectives.contrast import (
     joined,
     keep_keys,
     one_side,
+    sentences_alone,
 )
 from engine.objectives.mlm import selected_cross_entropy
 
@@ -81,17 +82,13 @@ def ppa_loss(model: nn.Module, batch: Batch) -> Loss:
     loss, signals = info_nce(queries_ND, batch.extra["keys"], contrast.queue, options.temperature)
     sums = {"contrast": loss}
     if options.sentences != "none":
-        states_BTD = joined(batch).states(model.encoder) if options.sentences == "tlm" else alone(model.encoder, batch)
+        states_BTD = (
+            joined(batch).states(model.encoder) if options.sentences == "tlm" else sentences_alone(model.encoder, batch)
+        )
         states_ND = states_BTD.flatten(0, 1)[batch.selected]
         sums["loss"], correct = selected_cross_entropy(model, states_ND, batch.targets)
         signals["accuracy"] = (float(correct), len(batch.targets))
     return Loss(sums, signals)
-
-
-def alone(encoder: Encoder, batch: Batch) -> Tensor:
-    """States (B, T, D) of the masked sentences, which do not see each other: each is a first sentence."""
-    mask, position = batch.mask(own_side), batch.fields.position
-    return encoder(batch.tokens, position, mask, sides_BT=None, languages_BT=batch.languages(encoder))
 
 
 def after_step(model: nn.Module, batches: list[Batch], ranks: Ranks) -> None:
