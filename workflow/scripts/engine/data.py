@@ -8,33 +8,38 @@
 What an item is, and how its sentences lie in it, is its form; a form is one `lay_` function that lists the pieces of
 items, and an entry in FORMS. No item is longer than block_length tokens, marks included.
 
-    blocks          <s> s1 </s> s2 </s> ...        consecutive sentences of a language, as many as fit
-    pairs           <s> x </s> </s> y </s>         a translation pair; pair_separators 1 leaves out one </s>
-    apart           <s> x </s> <s> y </s>          a translation pair as two sides that start alike
-    mixup           <s> x </s> x' </s> <s> y' </s> y </s>
-                                                   two pairs of a corpus, the second one by chance: one language is
-                                                   side 0, the other side 1, each in an order of its own
-    segments        <s> s1 </s> s2 </s> <s> s3 </s>
-                                                   consecutive sentences of one document, as many as fit, cut into two
-                                                   sides at the sentence nearest the middle
-    next-sentences  <s> s1 </s> s2 </s> s3 </s>    the same without a second <s>; in half of the items (by chance) the
-                                                   second side is that of another item
+Text of one language, s1, s2, ... consecutive sentences, as many as fit:
+
+    blocks          <s> s1 </s> s2 </s> s3 </s>
     placeholders    <s> s1 </s> s2 </s> </s> ? ? </s>
                                                    a block, and as side 1 slots that hold <pad> until they are filled:
                                                    reserved_share of the block's tokens, at least one
     twice           <s> s1 </s> s2 </s> <s> s1 </s> s2 </s>
                                                    a block of at most half the length, as side 0 and as side 1
+    segments        <s> s1 </s> s2 </s> <s> s3 </s>
+                                                   sentences of one document, cut into two sides at the sentence's end
+                                                   that is nearest the middle
+    next-sentences  <s> s1 </s> s2 </s> s3 </s>    the same without a second <s>; in half of the items (by chance) the
+                                                   second side is that of another item
 
-    alternating     <s> x1 </s> y2 </s> x3 </s>    consecutive pairs of a corpus, as many as fit, the language changing
-                                                   from one to the next; which comes first is a coin
+Translation pairs (x, y), (x', y'):
+
+    pairs           <s> x </s> </s> y </s>         pair_separators 1 leaves out one </s>
+    apart           <s> x </s> <s> y </s>          two sides that start alike
+    mixup           <s> x </s> x' </s> <s> y' </s> y </s>
+                                                   two pairs, the second one by chance: one language is side 0, the
+                                                   other side 1, each in an order of its own
+    alternating     <s> x1 </s> y2 </s> x3 </s>    consecutive pairs, as many as fit, the language changing from one to
+                                                   the next; all of it is side 0
 
 Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
-document yet; what fills them must say where they belong. Slots have the item's key, offsets and language. With a
-negative_share, the second side is that often (by chance) that of another pair.
+document yet; what fills them must say where they belong. Slots have the item's key and offsets. With a
+negative_share, the second side of a pair is that often (by chance) that of another pair.
 
-The sides of a pair are swapped by a coin. A sentence that is too long is cut; of two, the longer one first. A document
-whose sentences are too few or too long for a form gives no item of it. Positions run on through the item, but start
-again at the second side in the forms apart, mixup, segments and twice, and in pairs on request (reset_positions).
+Which language comes first is a coin, unless swap_sides is off. A sentence that is too long is cut; of two, the longer
+one first. A document whose sentences are too few or too long for a form gives no item of it. Positions run on through
+the item, but start again at the second side in the forms twice, segments, apart and mixup, and on request in pairs
+(reset_positions).
 
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
@@ -80,7 +85,7 @@ def language_codes(sources: Iterable[Source]) -> list[str]:
 
 @dataclass
 class Rows:
-    """Rows before corruption. Every array is (R, T); document is -1 on padding."""
+    """Rows before corruption. Every array is (R, T); document is -1 on padding, and on slots of no document yet."""
 
     tokens: np.ndarray
     document: np.ndarray  # item number within the row
@@ -263,6 +268,20 @@ def piece_lengths(pieces: np.ndarray) -> np.ndarray:
     return (pieces["lead"] != NOTHING) + pieces["size"] + pieces["closed"]
 
 
+def tokens_before(pieces: np.ndarray) -> np.ndarray:
+    """(P,) where each piece begins within its item."""
+    lengths = piece_lengths(pieces)
+    before = np.cumsum(lengths) - lengths
+    first = np.flatnonzero(np.diff(pieces["item"], prepend=-1))  # piece of each item
+    return before - np.repeat(before[first], np.diff(first, append=len(pieces)))
+
+
+def by_item(*parts: np.ndarray) -> np.ndarray:
+    """Pieces of the same items as one list: of each item, first those of the first part."""
+    pieces = np.concatenate(parts)
+    return pieces[np.argsort(pieces["item"], kind="stable")]
+
+
 def lay_blocks(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     return lay_sentences(drawn, options.length - 2)
 
@@ -274,12 +293,6 @@ def lay_sentences(drawn: Drawn, longest: int) -> np.ndarray:
     pieces["lead"][number == 0] = BOS
     pieces["size"] = np.minimum(pieces["size"], longest)
     return pieces
-
-
-def by_item(*parts: np.ndarray) -> np.ndarray:
-    """Pieces of the same items as one list: of each item, first those of the first part."""
-    pieces = np.concatenate(parts)
-    return pieces[np.argsort(pieces["item"], kind="stable")]
 
 
 def lay_twice(drawn: Drawn, options: ItemOptions) -> np.ndarray:
@@ -297,6 +310,40 @@ def lay_placeholders(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     slots["lead"], slots["sentence"], slots["side"] = EOS, NOTHING, 1
     slots["size"] = np.maximum(1, np.rint(share * tokens))
     return by_item(pieces, slots)
+
+
+def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    pieces = halves(drawn)
+    pieces["lead"][running_count(2 * pieces["item"] + pieces["side"]) == 0] = BOS
+    return pieces
+
+
+def lay_next_sentences(drawn: Drawn, options: ItemOptions) -> np.ndarray:
+    own, other = halves(drawn), halves(drawn.partners())
+    replaced = drawn.chance("next sentence") < 0.5
+    kept = (own["side"] == 0) | ~replaced[own["item"]]
+    pieces = by_item(own[kept], other[(other["side"] == 1) & replaced[other["item"]]])
+    pieces["lead"][running_count(pieces["item"]) == 0] = BOS
+    room = options.length - tokens_before(pieces) - (pieces["lead"] != NOTHING) - 1
+    pieces["size"] = np.minimum(pieces["size"], room)  # the other item's half may be longer
+    return pieces[room > 0]
+
+
+def halves(drawn: Drawn) -> np.ndarray:
+    """The sentences of the items, those after the sentence's end that is nearest the middle as side 1."""
+    item, number, sentence = drawn.sentences()
+    pieces = drawn.pieces(item, sentence)
+    first = np.flatnonzero(number == 0)
+    length = pieces["size"] + 1
+    done = np.cumsum(length)  # tokens up to the end of each sentence
+    before = (done - length)[first][item]
+    whole = np.add.reduceat(length, first)[item]
+    distance = np.abs(2 * (done - before) - whole)
+    distance[np.append(first[1:], len(item)) - 1] = FAR  # the second side is not empty
+    nearest = distance == np.minimum.reduceat(distance, first)[item]
+    last_of_first = np.minimum.reduceat(np.where(nearest, number, FAR), first)
+    pieces["side"] = number > last_of_first[item]
+    return pieces
 
 
 def lay_pairs(drawn: Drawn, options: ItemOptions) -> np.ndarray:
@@ -349,48 +396,6 @@ def lay_alternating(drawn: Drawn, options: ItemOptions) -> np.ndarray:
     chosen = number % 2 == (number // 2 + swapped[item]) % 2
     pieces = drawn.pieces(item[chosen], sentence[chosen])
     pieces["lead"][number[chosen] < 2] = BOS
-    return pieces
-
-
-def lay_segments(drawn: Drawn, options: ItemOptions) -> np.ndarray:
-    pieces = halves(drawn)
-    pieces["lead"][running_count(2 * pieces["item"] + pieces["side"]) == 0] = BOS
-    return pieces
-
-
-def lay_next_sentences(drawn: Drawn, options: ItemOptions) -> np.ndarray:
-    own, other = halves(drawn), halves(drawn.partners())
-    replaced = drawn.chance("next sentence") < 0.5
-    kept = (own["side"] == 0) | ~replaced[own["item"]]
-    pieces = by_item(own[kept], other[(other["side"] == 1) & replaced[other["item"]]])
-    pieces["lead"][running_count(pieces["item"]) == 0] = BOS
-    room = options.length - tokens_before(pieces) - (pieces["lead"] != NOTHING) - 1
-    pieces["size"] = np.minimum(pieces["size"], room)  # the other item's half may be longer
-    return pieces[room > 0]
-
-
-def tokens_before(pieces: np.ndarray) -> np.ndarray:
-    """(P,) where each piece begins within its item."""
-    lengths = piece_lengths(pieces)
-    before = np.cumsum(lengths) - lengths
-    first = np.flatnonzero(np.diff(pieces["item"], prepend=-1))  # piece of each item
-    return before - np.repeat(before[first], np.diff(first, append=len(pieces)))
-
-
-def halves(drawn: Drawn) -> np.ndarray:
-    """The sentences of the items, those after the sentence's end that is nearest the middle as side 1."""
-    item, number, sentence = drawn.sentences()
-    pieces = drawn.pieces(item, sentence)
-    first = np.flatnonzero(number == 0)
-    length = pieces["size"] + 1
-    done = np.cumsum(length)  # tokens up to the end of each sentence
-    before = (done - length)[first][item]
-    whole = np.add.reduceat(length, first)[item]
-    distance = np.abs(2 * (done - before) - whole)
-    distance[np.append(first[1:], len(item)) - 1] = FAR  # the second side is not empty
-    nearest = distance == np.minimum.reduceat(distance, first)[item]
-    last_of_first = np.minimum.reduceat(np.where(nearest, number, FAR), first)
-    pieces["side"] = number > last_of_first[item]
     return pieces
 
 
@@ -467,12 +472,12 @@ FORMS = {
     "blocks": Form(lay_blocks, bounds_of_blocks, fills=True),
     "placeholders": Form(lay_placeholders, bounds_beside_slots, fills=True),
     "twice": Form(lay_twice, bounds_of_half_blocks, fills=True, restarts=True),
+    "segments": Form(lay_segments, bounds_of_segments, restarts=True, **WITHIN_DOCUMENTS),
+    "next-sentences": Form(lay_next_sentences, bounds_within_documents, together=2, **WITHIN_DOCUMENTS),
     "pairs": Form(lay_pairs, bounds_of_documents),
     "apart": Form(lay_apart, bounds_of_documents, restarts=True),
     "mixup": Form(lay_mixup, bounds_of_documents, restarts=True, documents=2, **TWO_PAIRS),
     "alternating": Form(lay_alternating, bounds_of_alternation, fills=True, **NEIGHBOURING_PAIRS),
-    "segments": Form(lay_segments, bounds_of_segments, restarts=True, **WITHIN_DOCUMENTS),
-    "next-sentences": Form(lay_next_sentences, bounds_within_documents, together=2, **WITHIN_DOCUMENTS),
 }
 
 
