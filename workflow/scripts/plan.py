@@ -578,8 +578,8 @@ def _resolve_run(config: Config, name: str) -> dict:
 
 
 def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
-    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed rows of
-    that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
+    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed rows
+    of that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
     """
     overrides = config.scale.get("run_overrides", {})
     changes: dict = {}
@@ -636,6 +636,8 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
             if allowed is None or set(pair.split("-")) <= set(allowed)
         }
         data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
+        if config.has_world and data["bitext"].get("limit", 0) >= config.scale["world"]["pairs"]:
+            del data["bitext"]["limit"]  # nothing to cut: runs that differ in it alone are one run here
         if not data["bitext"]["corpora"]:
             del data["bitext"]
     for objective in resolved["objectives"]:
