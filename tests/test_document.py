@@ -158,3 +158,11 @@ def test_the_same_scores_are_the_same_bytes(repository, document, tmp_path):
     again = make_all(repository, tmp_path, made_up.make_context(repository, tmp_path / "scores"))
     for name in ("all.tex", "missing.tex", *(f"{item}.tex" for item in TABLES)):
         assert (again.parent / name).read_bytes() == (document.parent / name).read_bytes()
+
+
+def test_a_picture_of_masks_rests_on_no_run_and_says_so(repository, tmp_path):
+    spec = load_spec(repository / "config/figures/ernie-m/figure-02.yaml")
+    context = made_up.make_context(repository, tmp_path)
+    assert make_document.missing_curves(spec, context) == []
+    text = "\n".join(make_document.figure_lines(spec, context, "figure-02.pdf"))
+    assert "Drawn from the predicates that training uses" in text and "standard deviation" not in text

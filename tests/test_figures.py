@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import made_up
+import plan
 import plot_figure
 import plot_training
 from errors import UserError
@@ -137,6 +138,82 @@ def test_a_layer_without_a_language_is_an_error(repository, spec, tmp_path):
     made_up.write_score(tmp_path, "xlm", "tatoeba", "zero-shot-retrieval", 1, scores)
     with pytest.raises(UserError, match=r"xlm tatoeba seed 1, layer 0: languages ar, es, hi, ru, zh are missing"):
         plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+
+
+# --- who sees whom ---------------------------------------------------------------------------------------------------
+
+MASKS = {"ernie-m/figure-02": ["mmlm", "tlm", "camlm", "camlm"], "ernie-m/figure-04": ["camlm", None, "btmlm"]}
+
+
+def panels(repository: Path, item: str) -> list[plot_figure.Panel]:
+    spec = load_spec(repository / f"config/figures/{item}.yaml")
+    return [plot_figure.read_panel(panel, item) for panel in spec["masks"]]
+
+
+def sees(panel: plot_figure.Panel, label: str) -> str:
+    return " ".join(
+        other for other, seen in zip(panel.labels, panel.seen[panel.labels.index(label)], strict=True) if seen
+    )
+
+
+def test_masks_see_what_the_paper_conditions_them_on(repository):
+    mmlm, tlm, camlm, append = panels(repository, "ernie-m/figure-02")
+    assert sees(mmlm, "M2") == "x1 M2 x3" and sees(mmlm, "y7") == "y4 M5 M6 y7"
+    assert tlm.seen.all()
+    assert sees(camlm, "M2") == "M2 y4 y7"  # equation: without what is masked
+    assert sees(camlm, "M5") == "x1 x3 M5" and sees(camlm, "x1") == "x1 x3"
+    assert sees(append, "M2") == "y4 y5 y6 y7 M2"  # p(x2 | M2, y4, y5, y6, y7) as the text has it
+    assert sees(append, "M5") == "x1 x2 x3 M5" and sees(append, "M6") == "x1 x2 x3 M6"
+    assert sees(append, "x2") == "x1 x2 x3" and sees(append, "y5") == "y4 y5 y6 y7"
+    first, siblings, second = panels(repository, "ernie-m/figure-04")
+    assert sees(first, "M5") == "x1 x2 x3 x4 M5" and sees(first, "x1") == "x1 x2 x3 x4"
+    assert sees(siblings, "M5") == "x1 x2 x3 x4 M5 M6 M7"
+    assert second.seen.all()
+
+
+@pytest.mark.parametrize("item", MASKS)
+def test_pictures_of_masks_show_the_rules_that_objectives_have(repository, item):
+    from engine.objectives import OBJECTIVES
+
+    for panel, objective in zip(
+        load_spec(repository / f"config/figures/{item}.yaml")["masks"], MASKS[item], strict=True
+    ):
+        if objective:
+            assert plot_figure.RULES[panel["rule"]] is OBJECTIVES[objective].rule
+
+
+@pytest.mark.parametrize("item", MASKS)
+def test_a_picture_of_masks_has_a_cell_for_each_that_is_seen(repository, item, tmp_path):
+    spec = load_spec(repository / f"config/figures/{item}.yaml")
+    context = made_up.make_context(repository, tmp_path)
+    for name in ("a", "b"):
+        figure = plot_figure.draw_masks(spec, context)
+        for axes, panel in zip(figure.axes, panels(repository, item), strict=True):
+            cells = {(int(cell.get_y()), int(cell.get_x())): cell for cell in axes.patches}
+            assert cells.keys() == set(zip(*(indices.tolist() for indices in panel.seen.nonzero()), strict=True))
+            for (q, k), cell in cells.items():
+                assert bool(cell.get_hatch()) == (panel.fields.side[q] != panel.fields.side[k])
+        for kind in ("pdf", "png"):
+            plot_figure.save(figure, tmp_path / f"{name}.{kind}", kind)
+        plt.close(figure)
+    for kind in ("pdf", "png"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"/Subtype /Image" not in pdf and b"/Type3" not in pdf.replace(b" ", b"")  # vectors, and text stays text
+
+
+@pytest.mark.parametrize("scale", ["smoke", "mini", "small", "paper"])
+def test_pictures_of_masks_are_planned_without_runs(repository, scale):
+    config = plan.load_config(repository, {"scale": scale, "items": list(MASKS)})
+    assert list(config.figures) == list(MASKS) and plan.all_needs(config) == []
+
+
+def test_a_wrong_picture_of_masks_is_named(tmp_path):
+    with pytest.raises(UserError, match="here, rule: `camel` is unknown; known: full, camlm, camlm_siblings"):
+        plot_figure.read_panel({"rule": "camel", "documents": [[["x1"]]]}, "here")
+    (tmp_path / "spec.yaml").write_text("paper: a\nitem: figure-01\ntitle: b\nmasks: []\ncolumns: []\n")
+    with pytest.raises(UserError, match="unknown key 'columns'"):
+        load_spec(tmp_path / "spec.yaml")
 
 
 def write_log(path: Path, seed: int) -> None:

@@ -93,7 +93,7 @@ def missing_cells(table: Table) -> list[tuple[str, str, str, str]]:
 def missing_curves(spec: dict, context: Context) -> list[tuple[str, str, str, str]]:
     """The same for a figure: rows without a curve."""
     rows = []
-    for group in spec["groups"]:
+    for group in spec.get("groups", []):
         for row in group["rows"]:
             for column in spec["columns"]:
                 reason = why_missing(row, column["task"], column_setting(column, group), context)
@@ -271,12 +271,17 @@ def render_document(
 
 def figure_lines(spec: dict, context: Context, path: str) -> list[str]:
     name = item_name(spec, context)
+    if "masks" in spec:
+        words = "A row's token sees the columns that are filled. Drawn from the predicates that training uses."
+    else:
+        words = (
+            "Lines: reproduced; band: one standard deviation over seeds. Hollow markers: published. "
+            f"{scale_words(context)}"
+        )
     return [
         r"\begin{figure}[!ht]\centering",
         rf"\includegraphics[width=0.92\linewidth]{{{path}}}",
-        rf"\caption{{\textbf{{{latex.escape(name)}.}} {latex.escape(spec['title'])}. "
-        "Lines: reproduced; band: one standard deviation over seeds. Hollow markers: published. "
-        rf"{latex.escape(scale_words(context))}}}",
+        rf"\caption{{\textbf{{{latex.escape(name)}.}} {latex.escape(spec['title'])}. {latex.escape(words)}}}",
         rf"\label{{{label(spec)}}}",
         r"\end{figure}",
         *(latex.escape(text) + r"\par" for text in spec.get("notes", [])),

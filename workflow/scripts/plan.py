@@ -709,7 +709,7 @@ def _hash_of(config: Config, name: str) -> str | None:
 
 def canonical_runs(config: Config) -> dict[str, str]:
     """Of the runs that tables and figures show: the run that stands for each."""
-    rows = [row for spec in config.specs.values() for group in spec["groups"] for row in group["rows"]]
+    rows = [row for spec in config.specs.values() for group in spec.get("groups", []) for row in group["rows"]]
     named = {row["run"] for row in rows if row.get("run") in config.selected}
     return {run: canonical_run(config, run) for run in sorted(named)}
 
@@ -804,6 +804,8 @@ def resolve_recipe(config: Config, task: str, setting: str, recipe: str) -> dict
 
 def _check_spec(config: Config, spec: dict, shown: str) -> None:
     """Tasks, settings and runs that a table names exist, or are announced: a typing error must not print as `--`."""
+    if "masks" in spec:  # a picture of attention masks names no run
+        return
     vocabulary = read_announced(config.root)
     tasks = {*config.tasks, *vocabulary["tasks"]}
     settings = {setting for task in config.tasks.values() for setting in task["settings"]} | set(vocabulary["settings"])
@@ -847,7 +849,7 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
     and settings that nothing computes yet, tasks in none of whose languages this scale evaluates.
     """
     found = set()
-    for group in spec["groups"]:
+    for group in spec.get("groups", []):
         for row in group["rows"]:
             run = row.get("run")
             if run not in config.selected:

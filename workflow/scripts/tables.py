@@ -33,10 +33,13 @@ COLUMN_KEYS = {
     "show",
     "heading",
 }
+MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
 GROUP_KEYS = {"title", "setting", "published_setting", "rows"}
 ROW_KEYS = {"label", "published", "published_note", "run"}
 REQUIRED = {
     "spec": {"paper", "item", "title", "columns", "groups"},
+    "spec of masks": {"paper", "item", "title", "masks"},
+    "panel": {"title", "rule", "documents"},
     "column": {"task", "metric", "languages"},
     "group": {"title", "rows"},
     "row": {"label"},
@@ -168,6 +171,11 @@ def load_spec(path: str | Path) -> dict:
         raise UserError(f"{path}: no such spec; config/tables and config/figures hold them") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if isinstance(spec, dict) and "masks" in spec:
+        check_keys(str(path), spec, "spec of masks", MASK_SPEC_KEYS)
+        for i, panel in enumerate(spec["masks"], start=1):
+            check_keys(f"{path}, masks entry {i}", panel, "panel", REQUIRED["panel"])
+        return spec
     check_keys(str(path), spec, "spec", SPEC_KEYS)
     if not spec["columns"] or not spec["groups"]:
         raise UserError(f"{path}: 'columns' and 'groups' each need at least one entry")
