@@ -1,0 +1,128 @@
+"""The run files: what each says of its paper, and that what it starts from fits, weight by weight."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import plan
+import resolve_run
+from engine.config import RunConfig, load_run
+from engine.data import Source
+from engine.objectives import OBJECTIVES
+from engine.options import DESCRIPTIONS
+from pretrain import PretrainingModel
+from small_corpus import VOCABULARY, write_corpus
+
+SCALES = ("smoke", "mini", "small", "paper")
+
+
+@pytest.fixture(scope="module")
+def smoke(repository):
+    return plan.load_config(repository, {"scale": "smoke"})
+
+
+def all_runs(repository) -> list[str]:
+    return sorted(path.stem for path in (repository / "config/runs").glob("*.yaml"))
+
+
+def test_every_run_opens_with_its_paper_and_the_numbers_to_reach(repository):
+    for path in sorted((repository / "config/runs").glob("*.yaml")):
+        head = [line for line in path.read_text(encoding="utf-8").split("\n")[:10] if line.startswith("#")]
+        assert any(line.startswith("# Paper: ") for line in head), path.name
+        assert any(line.startswith("# Should reach: ") for line in head), path.name
+        assert "\npaper: {id: " in path.read_text(encoding="utf-8"), path.name
+
+
+def test_every_objective_has_a_run(repository):
+    config = plan.load_config(repository, {"scale": "paper"})
+    used = {objective["name"] for run in config.runs.values() for objective in run["objectives"]}
+    assert used == set(DESCRIPTIONS)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_run_resolves_at_every_scale(repository, tmp_path, scale):
+    config = plan.load_config(repository, {"scale": scale})
+    for name in config.runs:
+        run = loaded(config, name, tmp_path)
+        assert run.run_hash == "" and run.name == name
+        if run.init:
+            parent = plan.resolve_run(config, config.runs[name]["init"]["run"])
+            assert run.init.run_hash == plan.run_hash(parent)[:16]
+
+
+def loaded(config: plan.Config, name: str, folder) -> RunConfig:
+    path = folder / f"{name}.yaml"
+    path.write_text(resolve_run.render(config, name), encoding="utf-8")
+    return load_run(path)
+
+
+HEADLINE = ("xlm-r", "xlm", "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")
+
+
+@pytest.mark.parametrize("name", HEADLINE)
+def test_the_headline_runs_keep_their_proportions_at_mini(repository, tmp_path, name):
+    config = plan.load_config(repository, {"scale": "mini"})
+    run = loaded(config, name, tmp_path)
+    pairs = config.scale["world"]["pairs"] * len(config.scale["world"]["bitext"])
+    steps = run.schedule.steps
+    assert steps == config.scale["run_overrides"]["schedule"]["steps"]
+    for objective in run.objectives:
+        options = vars(objective.options)
+        of_an_item = 2 if objective.name == "xlco" else 1
+        assert options.get("queue", 0) * of_an_item <= 0.25 * pairs
+        if momentum := options.get("momentum"):
+            assert math.log(0.5) / math.log(momentum) <= 0.05 * steps  # half-life
+        assert 1 <= options.get("layer", 1) <= run.model.layers
+        assert options.get("generator_layers", 1) < run.model.layers
+        assert (objective.row_length, objective.packing) == (None, True)
+    if first := run.schedule.first:
+        assert first.steps == round(0.05 * steps) and first.steps + run.schedule.warmup_steps < steps
+    ernie = {objective.name: objective.rows for objective in run.objectives}
+    if name == "ernie-m-base":
+        assert set(ernie.values()) == {run.batch.rows // 2}, "text and pairs get as many rows as in xlm"
+
+
+# --- what a run starts from -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> tuple[Source, ...]:
+    folder = tmp_path_factory.mktemp("shards")
+    write_corpus(folder, shards=1)
+    return tuple(Source(*path.relative_to(folder).parts[:3], 1.0, (path,)) for path in sorted(folder.rglob("*.json")))
+
+
+def model_of(run: RunConfig, sources: tuple[Source, ...]) -> PretrainingModel:
+    objectives = tuple(dataclasses.replace(objective, sources=sources) for objective in run.objectives)
+    model = dataclasses.replace(run.model, vocabulary=VOCABULARY)
+    return PretrainingModel(dataclasses.replace(run, model=model, objectives=objectives))
+
+
+def final_weights(run: RunConfig, model: PretrainingModel) -> dict[str, torch.Tensor]:
+    left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
+    return {name: tensor for name, tensor in model.state_dict().items() if name.split(".")[0] not in left_out}
+
+
+def continued(repository) -> list[str]:
+    runs = plan.load_config(repository, {"scale": "smoke"}).runs
+    return sorted(name for name, run in runs.items() if "init" in run)
+
+
+@pytest.mark.parametrize("name", continued(Path(__file__).resolve().parent.parent))
+def test_a_run_copies_all_that_it_can_and_names_the_rest(smoke, sources, tmp_path, name):
+    run = loaded(smoke, name, tmp_path)
+    parent = loaded(smoke, run.init.run, tmp_path)
+    given = final_weights(parent, model_of(parent, sources))
+    own = model_of(run, sources).state_dict()
+    fresh = {weight for weight in own if weight.startswith(run.init.fresh)} if run.init.fresh else set()
+    assert {w: own[w].shape for w in own if w not in fresh} == {w: given[w].shape for w in own if w not in fresh}
+    assert not fresh & set(given), "what the other run has is copied"
+    for prefix in run.init.fresh:
+        assert any(weight.startswith(prefix) for weight in fresh), f"{prefix} names no weight"
+    copied = {weight.split(".")[0] for weight in own} - {weight.split(".")[0] for weight in fresh}
+    assert "encoder" in copied
+    if run.schedule.first:
+        assert set(run.schedule.first.train) <= {weight.split(".")[0] for weight in own}
