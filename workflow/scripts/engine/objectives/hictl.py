@@ -28,6 +28,7 @@ from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
 from engine.objectives.contrast import (
+    TIE,
     KeyQueue,
     fill_queue,
     first_tokens,
@@ -133,7 +134,7 @@ def sentence_contrast(
             harder_NM, negative_NM = harder_NM.masked_fill(own_NM, NEVER), negative_NM.masked_fill(own_NM, NEVER)
         logits_N = torch.logaddexp(positive_N1[:, 0] / temperature, (harder_NM / temperature).logsumexp(1))
         total = total + (logits_N - positive_N1[:, 0] / temperature).sum()
-        found += float((positive_N1 > negative_NM).all(1).sum())
+        found += float((positive_N1 > negative_NM + TIE).all(1).sum())
     return total, found
 
 
@@ -166,7 +167,7 @@ def word_contrast(table_VD: Tensor, vectors_N2D: Tensor, batch: Batch) -> tuple[
         other_NS = other_NS.masked_fill((sampled_NS[:, :, None] == words_NX[:, None, :]).any(2), NEVER)
         losses_NX = (torch.logaddexp(own_NX, other_NS.logsumexp(1, keepdim=True)) - own_NX) * counted_NX
         total = total + (losses_NX.sum(1) / counted_NX.sum(1).clamp(min=1)).sum()
-        found += float(((own_NX > other_NS.amax(1, keepdim=True)) & counted_NX).sum())
+        found += float(((own_NX > other_NS.amax(1, keepdim=True) + TIE) & counted_NX).sum())
         words += int(counted_NX.sum())
     return total, found, words
 
