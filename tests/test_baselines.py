@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from engine.config import ObjectiveConfig
 from engine.dist import Ranks
-from engine.objectives import OBJECTIVES, hictl, mlm, nsp, unicoder
+from engine.objectives import OBJECTIVES, code_switch, hictl, mlm, nsp, unicoder
 from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash, uniform
@@ -18,7 +18,7 @@ from pretrain import backward, micro_batches
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401
 from small_rows import apart, lay, pair, random_pairs
-from test_data import mixture, shards  # noqa: F401  (a fixture)
+from test_data import mixture, shards, sources  # noqa: F401  (a fixture)
 
 OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=6, longest=6)
 PAIRS = [*random_pairs(7, VOCABULARY, seed=5, longest=6), ([9, UNK], [9, UNK, 12, 13])]
@@ -286,3 +286,139 @@ def test_the_probability_follows_the_loss_and_the_queue_takes_the_pairs(double):
     assert torch.equal(contrast.memory.queue[6:10], batches[0].extra["keys"])
     assert {"hictl_contrast.probability", "hictl_contrast.memory.queue"} <= model.state_dict().keys()
     assert hictl.HICTL.training_only == ("hictl_contrast",)
+
+
+# ---- ALM ----
+
+
+def switching(shards, separators: int = 1, **options: object) -> ObjectiveConfig:  # noqa: F811
+    everything = (*sources(shards, "mono"), *sources(shards, "bitext"))
+    return ObjectiveConfig("code-switch", pair_separators=separators, options=options, sources=everything)
+
+
+def test_model_1_by_hand():
+    """das haus / the house, das buch / the book: the first round is even, the second knows that `das` is `the`."""
+    das, haus, buch, the, house, book = range(4, 10)
+    x, y = np.array([das, haus, das, buch]), np.array([the, house, the, book])
+    two = np.array([2, 2])
+    found = {(a, b): t for a, b, t in zip(*code_switch.model_1(x, two, y, two, 60), strict=True)}
+    t = {pair: 1.0 for pair in found}
+    for _ in range(5):
+        counts = dict.fromkeys(t, 0.0)
+        for xs, ys in (((das, haus), (the, house)), ((das, buch), (the, book))):
+            for b in ys:
+                for a in xs:
+                    counts[a, b] += t[a, b] / sum(t[other, b] for other in xs)
+        t = {(a, b): c / sum(n for (other, _), n in counts.items() if other == a) for (a, b), c in counts.items()}
+    assert len(t) == 7 and all(found[pair] == pytest.approx(t[pair]) for pair in t)
+    assert t[das, the] > 0.8 and t[haus, house] > 0.7 > 0.3 > t[haus, the]
+
+
+def test_the_lexicon_finds_what_the_corpus_was_made_of(shards):  # noqa: F811
+    """The second side of every pair is the first one plus one."""
+    objective = switching(shards)
+    lexicon = code_switch.lexicon_of(objective.sources, VOCABULARY)
+    assert (np.diff(lexicon.keys) > 0).all()
+    pair, x, y = lexicon.keys // VOCABULARY**2, lexicon.keys // VOCABULARY % VOCABULARY, lexicon.keys % VOCABULARY
+    assert set(pair.tolist()) == {0 * 3 + 1, 1 * 3 + 0, 1 * 3 + 2, 2 * 3 + 1}  # de en, en de, en hi, hi en
+    forward = (pair == 1) | (pair == 5)
+    best = {}
+    for p, a, b, t in zip(pair, x, y, lexicon.probabilities, strict=True):
+        best[p, a] = max(best.get((p, a), (0, 0)), (t, b))
+    right = [b == (a + 1 if p in (1, 5) else a - 1) for (p, a), (_, b) in best.items()]
+    assert np.mean(right) > 0.95 and forward.any()
+    assert lexicon.look_up(np.array([lexicon.keys[3], 10**15])).tolist() == [lexicon.probabilities[3], 0]
+
+
+@pytest.mark.parametrize("separators", [1, 2])
+def test_a_switched_sentence_is_one_of_three_kinds(shards, separators):  # noqa: F811
+    objective = switching(shards, separators)
+    own = mixture(shards, "bitext", pair_separators=separators, row_length=48, rows=30)
+    kinds, replaced, words = {"source": 0, "target": 0, "mixed": 0}, 0, 0
+    for _ in range(8):
+        before = own.assemble(own.next_layout())
+        rows = type(before)(*(array.copy() for array in dataclasses.astuple(before)))
+        lexicon = code_switch.lexicon_of(objective.sources, VOCABULARY)
+        code_switch.switch(rows, objective, VOCABULARY, lexicon, 3)
+        assert (rows.key == before.key).all() and (rows.offset == before.offset).all() and not rows.side.any()
+        for r in range(len(rows.tokens)):
+            for d in range(before.document[r].max() + 1):
+                was, now = before.document[r] == d, rows.document[r] == d
+                sentence = {}
+                for s in (0, 1):
+                    place = was & (before.side[r] == s) & (before.tokens[r] >= FIRST_PIECE)
+                    sentence[s] = list(
+                        zip(before.tokens[r, place].tolist(), before.language[r, place].tolist(), strict=True)
+                    )
+                tokens, languages = rows.tokens[r][now].tolist(), rows.language[r][now].tolist()
+                assert tokens[0] == BOS and tokens[-1] == EOS
+                assert rows.position[r][now].tolist() == list(range(2, 2 + len(tokens)))
+                found = list(zip(tokens, languages, strict=True))[1:-1]
+                key = int(before.key[r][was][0])
+                fate = uniform(np.array([key], np.uint64) ^ np.uint64(stable_hash("code-switch", "code switch")))[0]
+                if fate >= 0.9:
+                    kinds["target"] += 1
+                    assert found == sentence[1] and set(languages) == {sentence[1][0][1]}
+                    continue
+                assert len(found) == len(sentence[0]) and languages[0] == languages[-1] == sentence[0][0][1]
+                changed = [a != b for a, b in zip(found, sentence[0], strict=True)]
+                assert all(b in sentence[1] for b, is_new in zip(found, changed, strict=True) if is_new)
+                if fate < 0.1:
+                    kinds["source"] += 1
+                    assert not any(changed)
+                    continue
+                kinds["mixed"] += 1
+                assert sum(changed) <= 0.3 * len(changed)
+                replaced, words = replaced + sum(changed), words + len(changed)
+                # the corpus is parallel: what is replaced stands where it stood
+                assert np.mean([b == sentence[1][i] for i, b in enumerate(found) if changed[i]] or [True]) > 0.3
+    total = sum(kinds.values())
+    assert total > 500 and 0.06 < kinds["source"] / total < 0.15 and 0.06 < kinds["target"] / total < 0.15
+    assert 0.08 < replaced / words <= 0.3
+
+
+def test_phrases_fit_the_share():
+    link = np.array([[3, 4, 5, 6, 7, -1, 0, 2], [-1, -1, 0, -1, -1, -1, -1, -1]])
+    keys = np.arange(2).astype(np.uint64)
+    everything = code_switch.choose_phrases(link, np.array([8, 3]), keys, 1.0)
+    assert (everything == (link >= 0)).all()
+    seen = set()
+    for key in range(400):
+        chosen = code_switch.choose_phrases(link, np.array([8, 3]), keys + np.uint64(1000 * key), 0.5)
+        assert chosen[0].sum() <= 4 and chosen[1].sum() <= 1 and not chosen[link < 0].any()
+        seen.add(tuple(np.flatnonzero(chosen[0]).tolist()))
+    assert {(0, 1, 2, 3), (4, 6, 7), (1, 6), (6, 7)} <= seen
+    long = np.arange(40)[None]
+    for key in range(50):
+        chosen = code_switch.choose_phrases(long, np.array([40]), np.array([key], np.uint64), 0.1)
+        at = np.flatnonzero(chosen[0])
+        assert len(at) <= 4
+
+
+def test_packing_does_not_change_what_is_switched(shards, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(code_switch, "CHUNK", 7)
+    objective = switching(shards)
+    found = []
+    for packing, steps in ((True, 4), (False, 12)):
+        own = mixture(shards, "bitext", pair_separators=1, row_length=48, rows=8 if packing else 24, packing=packing)
+        sentences = {}
+        for _ in range(steps):
+            rows = own.assemble(own.next_layout())
+            seen, selected = code_switch.switch_and_mask(rows, objective, VOCABULARY)
+            for r in range(len(rows.tokens)):
+                for d in range(rows.document[r].max() + 1):
+                    inside = rows.document[r] == d
+                    sentences[int(rows.key[r][inside][0])] = (seen[r][inside].tolist(), selected[r][inside].tolist())
+        found.append(sentences)
+    common = found[0].keys() & found[1].keys()
+    assert len(common) > 50 and all(found[0][key] == found[1][key] for key in common)
+    assert all(any(selected) for _, selected in found[0].values())
+
+
+def test_alm_trains_on_the_sentence_alone(shards, double):  # noqa: F811
+    objective = switching(shards)
+    own = mixture(shards, "bitext", pair_separators=1, row_length=48)
+    [batch] = micro_batches(own.assemble(own.next_layout()), objective, run_of(objective), Ranks())
+    model = model_of(run_of(objective))
+    assert not (batch.fields.document < 0)[batch.fields.selected].any()
+    assert float(mlm.masked_lm_loss(model, batch).sums["loss"].detach()) > 0
