@@ -144,8 +144,8 @@ def write_documents(folder: Path, sizes: list[list[int]], kind: str = "mono", na
 
 def sentence_of(own: Mixture, layout: Layout, i: int) -> Callable[[int], list[int]]:
     """The sentences of the shard that item i of the layout comes from."""
-    stream = own.streams[layout.stream[i]]
-    return lambda number: open_shards([stream.source.manifests[layout.items[i, 0]]]).sentence(int(number)).tolist()
+    shard = own.streams[layout.stream[i]].shards[layout.items[i, 0]]
+    return lambda number: shard.sentence(int(number)).tolist()
 
 
 def inside(rows: Rows, layout: Layout, i: int) -> tuple[np.ndarray, ...]:
@@ -372,11 +372,8 @@ def test_segments_are_halves_of_one_document(shards):
     for _ in range(4):
         layout = own.next_layout()
         rows = own.assemble(layout)
-        for i, (shard, item, _, _) in enumerate(layout.items):
-            stream = own.streams[layout.stream[i]]
-            first, last = stream.item_bounds(int(shard))[item : item + 2]
-            documents = stream.shards[shard].document_offsets()
-            assert np.searchsorted(documents, first, "right") == np.searchsorted(documents, last - 1, "right")
+        for i, item in enumerate(layout.items[:, 1]):
+            assert len(documents_of(own, layout, i)) == 1
             x, y = ([BOS, *flat(half)] for half in halves_of(own, layout, i, item))
             tokens, side, position, language = inside(rows, layout, i)
             assert tokens.tolist() == x + y
@@ -395,6 +392,13 @@ def halves_of(own: Mixture, layout: Layout, i: int, item: int) -> tuple[list[lis
     return sentences[:cut], sentences[cut:]
 
 
+def documents_of(own: Mixture, layout: Layout, i: int) -> set[int]:
+    stream, (shard, item) = own.streams[layout.stream[i]], layout.items[i, :2]
+    first, last = stream.item_bounds(int(shard))[item : item + 2]
+    offsets = stream.shards[shard].document_offsets()
+    return set(np.searchsorted(offsets, range(first, last), "right").tolist())
+
+
 def flat(sentences: list[list[int]]) -> list[int]:
     return [token for sentence in sentences for token in sentence]
 
@@ -407,6 +411,7 @@ def test_half_of_the_next_sentences_come_from_elsewhere(shards):
         rows = own.assemble(layout)
         for i, (shard, item, _, key) in enumerate(layout.items):
             replaced = uniform(np.array([key]).view(np.uint64) ^ np.uint64(stable_hash("next sentence")))[0] < 0.5
+            assert len(documents_of(own, layout, i)) == 1
             tokens, side, position, _ = inside(rows, layout, i)
             first, second = map(flat, halves_of(own, layout, i, item))
             assert tokens[side == 0].tolist() == [BOS, *first]

@@ -338,8 +338,7 @@ def halves(drawn: Drawn) -> np.ndarray:
     done = np.cumsum(length)  # tokens up to the end of each sentence
     before = (done - length)[first][item]
     whole = np.add.reduceat(length, first)[item]
-    distance = np.abs(2 * (done - before) - whole)
-    distance[np.append(first[1:], len(item)) - 1] = FAR  # the second side is not empty
+    distance = np.abs(2 * (done - before) - whole)  # greatest at the item's own end, so neither side is empty
     nearest = distance == np.minimum.reduceat(distance, first)[item]
     last_of_first = np.minimum.reduceat(np.where(nearest, number, FAR), first)
     pieces["side"] = number > last_of_first[item]
