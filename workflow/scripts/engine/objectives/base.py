@@ -49,8 +49,9 @@ class Batch:
         self.selected = self.fields.selected.flatten().nonzero().squeeze(1)  # (N,) flat indices into (B, T)
         self.targets = self.original.flatten()[self.selected]  # (N,)
 
-    def mask(self, rule: Rule = full, fields: Tokens | None = None) -> Mask:
-        return (block_mask if self.block_masks else boolean_mask)(fields or self.fields, rule)
+    def mask(self, rule: Rule = full, fields: Tokens | None = None, keys: Tokens | None = None) -> Mask:
+        """Who sees whom among these tokens, or of the keys."""
+        return (block_mask if self.block_masks else boolean_mask)(fields or self.fields, rule, keys)
 
     def states(
         self, encoder: Encoder, rule: Rule = full, all_layers: bool = False, layers: int | None = None
