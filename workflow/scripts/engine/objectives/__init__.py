@@ -1,7 +1,7 @@
 """The objectives by the name that a run file uses. A new one is a function beside this file, an entry here and one in
 engine/options.py, which says what it reads."""
 
-from engine.objectives import btmlm, camlm, code_switch, dwa, hictl, mlm, nsp, ppa, rtd, unicoder, veco, xlco
+from engine.objectives import btmlm, camlm, code_switch, dwa, hictl, mlm, nsp, ppa, rtd, seq2seq, unicoder, veco, xlco
 from engine.objectives.base import Objective
 
 OBJECTIVES: dict[str, Objective] = {
@@ -20,11 +20,13 @@ OBJECTIVES: dict[str, Objective] = {
     "ppa": ppa.PPA,
     "xlco": xlco.XLCO,
     "dwa": dwa.DWA,
-    # the other baselines: mBERT, Unicoder, ALM, HICTL
+    # the other baselines: mBERT, Unicoder, ALM, HICTL, mBART, mT5
     "nsp": nsp.NSP,
     "word-recovery": unicoder.WORD_RECOVERY,
     "paraphrase": unicoder.PARAPHRASE,
     "cross-lingual-mlm": unicoder.CROSS_LINGUAL_MLM,
     "code-switch": code_switch.CODE_SWITCH,
     "hictl": hictl.HICTL,
+    "denoising": seq2seq.DENOISING,
+    "spans": seq2seq.SPANS,
 }
