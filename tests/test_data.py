@@ -26,10 +26,10 @@ def shards(tmp_path_factory) -> Path:
 
 
 FORMS_TO_TRY = {
-    "blocks": ("mono", {}),
-    "pairs": ("bitext", {}),
-    "pairs with slots": ("bitext", {"reserved_share": 0.15}),
-    "pairs with negatives": ("bitext", {"negative_share": 0.3}),
+    "blocks": ("mono", {"form": "blocks"}),
+    "pairs": ("bitext", {"form": "pairs"}),
+    "pairs with slots": ("bitext", {"form": "pairs", "reserved_share": 0.15}),
+    "pairs with negatives": ("bitext", {"form": "pairs", "negative_share": 0.3}),
     "apart": ("bitext", {"form": "apart"}),
     "placeholders": ("mono", {"form": "placeholders", "reserved_share": 0.2}),
     "twice": ("mono", {"form": "twice"}),
@@ -313,9 +313,9 @@ def join(a: list[int], b: list[int], turned: int) -> list[int]:
 
 @pytest.mark.parametrize("length", [10, 11, 20, 31])
 def test_the_longest_sentence_of_a_mixup_gives_way(tmp_path, length):
-    source = write_documents(tmp_path, [[30, 9], [1, 50], [20, 20]], "bitext", "de-en")
+    source = write_documents(tmp_path, [[30, 9], [1, 50], [2, 50], [20, 20]], "bitext", "de-en")
     own = Mixture([source], "mixup", 4, length, 1, list(LANGUAGES), packing=False)
-    for _ in range(4):
+    for _ in range(16):
         layout = own.next_layout()
         assert length - 3 <= layout.lengths.min() and layout.lengths.max() <= length
         [(reader, pieces)] = own.pieces(np.array([[0, *item] for item in layout.items]))
@@ -521,6 +521,14 @@ def test_no_item_is_longer_than_it_may_be(shards, form):
         assert (rows.key > 0).sum() == layout.lengths.sum()
 
 
+@every_form
+def test_an_item_never_leaves_its_row(shards, form):
+    whole, capped = mixture_of(shards, form, block_length=None), mixture_of(shards, form, block_length=999)
+    rows = [own.assemble(own.next_layout()) for own in (whole, capped)]
+    for a, b in zip(*map(dataclasses.astuple, rows), strict=True):
+        assert (a == b).all()
+
+
 def test_what_waits_is_packed_first(shards):
     own = mixture(shards, "bitext", rows=3)
     seen = []
@@ -534,11 +542,12 @@ def test_what_waits_is_packed_first(shards):
     assert len(seen) == len(set(seen))
 
 
+@every_form
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_one_epoch_visits_every_item_once_at_any_world_size(shards, world_size):
-    source = sources(shards, "bitext")[:1]
-    own = Mixture(source, "pairs", 6, 24, 5, list(LANGUAGES))
-    items = sum(len(own.streams[0].item_bounds(s)) - 1 for s in range(2))
+def test_one_epoch_visits_every_item_once_at_any_world_size(shards, world_size, form):
+    kind, options = FORMS_TO_TRY[form]
+    own = Mixture(sources(shards, kind)[:1], **options, rows=6, row_length=24, seed=5, languages=list(LANGUAGES))
+    items = sum(len(own.streams[0].shard_items(s)) for s in range(2))
     keys = []
     while own.streams[0].epoch == 0 or (own.waiting[:, 3] == 0).any():
         layout = own.next_layout()

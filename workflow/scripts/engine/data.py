@@ -573,7 +573,7 @@ class Mixture:
         return Layout(pool[placed, 0], pool[placed, 1:], lengths[placed], row[placed], column[placed])
 
     def pieces(self, drawn: np.ndarray) -> Iterator[tuple[Shards, np.ndarray]]:
-        """Shard by shard, the pieces of the drawn items, which must be sorted by stream and shard."""
+        """The pieces of the drawn items, a run of items of one shard at a time: few runs if they are sorted."""
         changes = (drawn[1:, :2] != drawn[:-1, :2]).any(1)
         bounds = [0, *(np.flatnonzero(changes) + 1), len(drawn)] if len(drawn) else [0]
         for first, last in pairwise(bounds):
