@@ -578,8 +578,8 @@ def _resolve_run(config: Config, name: str) -> dict:
 
 
 def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
-    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed rows
-    of that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
+    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed
+    rows of that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
     """
     overrides = config.scale.get("run_overrides", {})
     changes: dict = {}

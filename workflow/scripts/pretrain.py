@@ -45,6 +45,7 @@ from errors import UserError, run_main
 
 LOG_EVERY = 10  # steps
 PROGRESS_SECONDS = 5
+COUNTED = tuple(field.name for field in dataclasses.fields(cost.Seen))  # summed over the run, per objective
 
 
 class PretrainingModel(nn.Module):
@@ -166,12 +167,21 @@ def train_step(
             continue
         batches = next_batches(run, objective, mixture, ranks, step)
         signals |= backward(model, run, objective, batches, ranks)
-        [filled] = ranks.sum([sum(int((batch.fields.document >= 0).sum()) for batch in batches)])
+        tokens, items, attended = ranks.sum([sum(one) for one in zip(*map(seen_in, batches), strict=True)])
         slots = mixture.rows * mixture.row_length
-        signals[f"{objective.name}/tokens"] = filled
-        signals[f"{objective.name}/padding"] = 1 - filled / slots
+        own = {"tokens": tokens, "items": items, "attended": attended, "padding": 1 - tokens / slots}
+        signals |= {f"{objective.name}/{name}": value for name, value in own.items()}
         done.append((objective, batches))
     return signals, done
+
+
+def seen_in(batch: Batch) -> tuple[int, int, int]:
+    """Tokens, items, and the sum over all tokens of the length of their item: what the cost is counted from."""
+    document_BT = batch.fields.document
+    B, T = document_BT.shape
+    item_BT = document_BT + T * torch.arange(B, device=document_BT.device)[:, None]
+    lengths = torch.bincount(item_BT[document_BT >= 0], minlength=1)
+    return int(lengths.sum()), int((lengths > 0).sum()), int((lengths**2).sum())
 
 
 def mixed(run: RunConfig, ranks: Ranks) -> AbstractContextManager:
@@ -419,7 +429,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
                 after_step(model, batches, ranks)
         seen = sum(value for name, value in signals.items() if name.endswith("/tokens"))
         for name, value in signals.items():
-            if name.endswith(("/tokens", "/predictions")):
+            if name.rpartition("/")[2] in COUNTED:
                 totals[name] = totals.get(name, 0.0) + value
         log.write(step, signals, rate, norm, seen)
         stopped = stop.anywhere(ranks)
@@ -454,20 +464,24 @@ def finish(
     with atomic_path(arguments.log_json) as temporary:
         shutil.copyfile(log, temporary)
     tokens = sum(value for name, value in totals.items() if name.endswith("/tokens"))
-    flops = 0.0
-    for objective in run.objectives if tokens else ():
-        of_objective = totals[f"{objective.name}/tokens"]
-        share = totals[f"{objective.name}/predictions"] / of_objective
-        flops += cost.training_flops(run.model, of_objective, objective.row_length or run.batch.row_length, share)
-    encoder = sum(p.numel() for p in model.encoder.parameters())
+    left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
+    seen = {
+        objective.name: cost.Seen(*(totals.get(f"{objective.name}/{name}", 0.0) for name in COUNTED))
+        for objective in run.objectives
+        if f"{objective.name}/tokens" in totals
+    }
+    by_objective = cost.flops(run, seen)
+    flops = sum(own["ours"] for own in by_objective.values())
     write_json(
         arguments.cost,
         {
             "run": run.name,
-            "parameters": {"encoder": encoder, "all": sum(p.numel() for p in model.parameters())},
+            "parameters": parameters_of(model, left_out),
             "steps": run.schedule.steps,
             "tokens": tokens,
             "flops": flops,
+            "flops_by_the_papers_counting": sum(own["papers"] for own in by_objective.values()),
+            "objectives": {name: {**vars(seen[name]), "flops": own} for name, own in by_objective.items()},
             "seconds": seconds,
             "tokens_per_second": tokens / seconds if tokens else 0.0,
             "flops_per_second": flops / seconds if tokens else 0.0,
@@ -488,10 +502,16 @@ def finish(
         "vocabulary_sha256": sha256_of(arguments.vocabulary),
         "dtype": "float32",
     }
-    left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
     kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}
     save_weights(arguments.out, kept, metadata)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def parameters_of(model: PretrainingModel, training_only: set[str]) -> dict[str, int]:
+    """Numbers of parameters: of the encoder, of what the final weights leave out, and of everything."""
+    size = {name: sum(weight.numel() for weight in part.parameters()) for name, part in model.named_children()}
+    left_out = sum(size.get(name, 0) for name in training_only)
+    return {"encoder": size["encoder"], "training_only": left_out, "all": sum(size.values())}
 
 
 def fill_in(run: RunConfig, vocabulary: int, path: Path) -> RunConfig:
