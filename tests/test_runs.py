@@ -10,10 +10,11 @@ import torch
 import plan
 import resolve_run
 from engine.config import RunConfig, load_run
-from engine.data import Source
+from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
-from pretrain import PretrainingModel
+from engine.shards import read_manifest
+from pretrain import PretrainingModel, first_pairs
 from small_corpus import VOCABULARY, write_corpus
 
 SCALES = ("smoke", "mini", "small", "paper")
@@ -126,3 +127,14 @@ def test_a_run_copies_all_that_it_can_and_names_the_rest(smoke, sources, tmp_pat
     assert "encoder" in copied
     if run.schedule.first:
         assert set(run.schedule.first.train) <= {weight.split(".")[0] for weight in own}
+
+
+def test_a_limit_takes_the_first_pairs_of_each_shard_every_epoch(sources):
+    pairs = [source for source in sources if source.kind == "bitext"]
+    whole = {source.name: read_manifest(source.manifests[0])["documents"] for source in pairs}
+    limited = first_pairs(pairs, 20)
+    assert [source.share for source in limited] == [20 / whole[source.name] for source in pairs]
+    assert first_pairs(pairs, None) == pairs and {s.share for s in first_pairs(pairs, 10**6)} == {1.0}
+    stream = Stream(limited[0], FORMS["pairs"], ItemOptions(32), seed=1)
+    for _ in range(2):
+        assert sorted(stream.take(20)[:, 1]) == list(range(20))

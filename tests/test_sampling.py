@@ -53,6 +53,22 @@ def test_corpora_of_a_pair_share_its_q_by_size() -> None:
         assert sum(row.p for row in rows if row.source.kind == kind) == pytest.approx(1)
 
 
+def test_a_limit_counts_pairs_of_a_language_over_its_corpora() -> None:
+    sources = [
+        source("en-fr", 1200, "bitext", "MultiUN"),
+        source("en-fr", 400, "bitext", "Europarl"),
+        source("de-en", 400, "bitext", "Europarl"),
+    ]
+    rows = plan(sources, {"mono": 1.0, "bitext": 1.0}, limit=300)  # of 800 and 200 pairs
+    assert [(row.source.name, row.source.corpus, row.q) for row in rows] == [
+        ("de-en", "Europarl", pytest.approx(0.4)),
+        ("en-fr", "Europarl", pytest.approx(0.6 * 0.25)),
+        ("en-fr", "MultiUN", pytest.approx(0.6 * 0.75)),
+    ]
+    assert [row.p for row in rows] == pytest.approx([row.q for row in rows])
+    assert plan(sources, {"mono": 1.0, "bitext": 1.0}, limit=800) == plan(sources, {"mono": 1.0, "bitext": 1.0})
+
+
 def write_manifest(root: Path, kind: str, corpus: str, name: str, shard: int, sentences: int) -> Path:
     path = root / kind / corpus / name / f"{shard}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Write how often each language and pair is drawn: q proportional to p^alpha, p its share of the data.
 
 m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R; methods.md section 1). A pair that comes in
-several corpora has one q, which its corpora share in proportion to their size.
+several corpora has one q, which its corpora share in proportion to their size. Of pairs with a limit (PPA) so many
+count; training takes the first ones of each shard.
 
 Columns: kind corpus name sentences tokens p q sha256. p and q sum to 1 within each kind. sha256 is that of the row's
 manifests (of its counts, for the vocabulary), so that what rests on the data can be keyed on this file.
@@ -45,22 +46,21 @@ class PlanRow:
     q: float
 
 
-def plan(sources: Sequence[Source], alpha: dict[str, float]) -> list[PlanRow]:
-    """Rows sorted by kind, name and corpus."""
+def plan(sources: Sequence[Source], alpha: dict[str, float], limit: int | None = None) -> list[PlanRow]:
+    """Rows sorted by kind, name and corpus; `limit` is the largest number of pairs that a language pair counts with."""
     rows = []
     for kind in KINDS:
         mine = sorted((s for s in sources if s.kind == kind), key=lambda s: (s.name, s.corpus))
         sizes: dict[str, int] = {}
         for source in mine:
             sizes[source.name] = sizes.get(source.name, 0) + source.size
-        total = sum(sizes.values())
-        weights = {name: (size / total) ** alpha[kind] if size else 0.0 for name, size in sizes.items()}
+        counted = {name: min(size, limit) if limit and kind == "bitext" else size for name, size in sizes.items()}
+        total = sum(counted.values())
+        weights = {name: (size / total) ** alpha[kind] if size else 0.0 for name, size in counted.items()}
         whole = sum(weights.values())
-        rows += [
-            PlanRow(s, s.size / total, weights[s.name] / whole * s.size / sizes[s.name] if s.size else 0.0)
-            for s in mine
-            if total
-        ]
+        for s in mine if total else ():
+            of_name = s.size / sizes[s.name] if s.size else 0.0
+            rows.append(PlanRow(s, counted[s.name] * of_name / total, weights[s.name] / whole * of_name))
     return rows
 
 
@@ -164,6 +164,7 @@ def main() -> None:
     parser.add_argument("--bitext-alpha", type=float, help="with --counts: exponent for pairs (default: as --alpha)")
     parser.add_argument("--out", type=Path, required=True, help="the plan, .tsv")
     args = parser.parse_args()
+    limit = None
     if args.run:
         import yaml
 
@@ -172,6 +173,7 @@ def main() -> None:
         except (FileNotFoundError, yaml.YAMLError) as error:
             raise UserError(f"{args.run}: cannot be read ({error}); resolve the run again") from None
         sources, alpha = sources_of_run(run, args.run, args.manifests)
+        limit = (run["data"].get("bitext") or {}).get("limit")
     else:
         if args.alpha is None:
             raise UserError("--alpha: needed with --counts; pass the scale's vocabulary.alpha")
@@ -184,7 +186,7 @@ def main() -> None:
         raise UserError(
             f"{s.kind}/{s.corpus}/{s.name}: cleaning left no sentence; look at its rejects, or take it out of the data"
         )
-    rows = plan(sources, alpha)
+    rows = plan(sources, alpha, limit)
     write_plan(rows, args.out)
     for row in rows:
         print(f"{row.source.kind:<7}{row.source.corpus:<14}{row.source.name:<7}p {row.p:.4f}  q {row.q:.4f}")

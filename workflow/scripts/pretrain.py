@@ -39,7 +39,7 @@ from engine.objectives.base import Batch
 from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash
-from engine.shards import sha256_of
+from engine.shards import read_manifest, sha256_of
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 
@@ -81,6 +81,18 @@ def tell_sources(run: RunConfig, sources: dict[str, list[Source]]) -> RunConfig:
     everything = tuple(source for own in sources.values() for source in own)
     objectives = tuple(dataclasses.replace(objective, sources=everything) for objective in run.objectives)
     return dataclasses.replace(run, objectives=objectives)
+
+
+def first_pairs(sources: list[Source], limit: int | None) -> list[Source]:
+    """Of each language pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
+    if limit is None:
+        return sources
+    size: dict[str, int] = {}
+    for source in sources:
+        size[source.name] = size.get(source.name, 0) + sum(
+            read_manifest(path)["documents"] for path in source.manifests
+        )
+    return [dataclasses.replace(source, share=min(1.0, limit / size[source.name])) for source in sources]
 
 
 def build_mixture(
@@ -373,6 +385,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
     vocabulary_sha256 = sha256_of(arguments.vocabulary)
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     sources, data_hash = read_plan(arguments.plan, arguments.shards)
+    sources["bitext"] = first_pairs(sources["bitext"], run.data.get("bitext", {}).get("limit"))
     run = tell_sources(run, sources)
     seed = arguments.seed
 

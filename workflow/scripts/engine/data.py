@@ -47,6 +47,7 @@ so packing and batching cannot change it.
 Shapes: R rows, T tokens of a row, I items of a step, P pieces of these items.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,7 @@ class Source:
     name: str  # language, or pair
     probability: float
     manifests: tuple[Path, ...]
+    share: float = 1.0  # of each shard, from its beginning
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -132,6 +134,7 @@ class Stream:
     def shard_items(self, shard: int) -> np.ndarray:
         if shard not in self.items:
             items = np.flatnonzero(np.diff(self.item_bounds(shard)) >= self.form.sentences)
+            items = items[: math.ceil(self.source.share * len(items))]
             self.items[shard] = items if len(items) >= self.form.together else items[:0]
         return self.items[shard]
 
