@@ -60,7 +60,7 @@ def write_run(path: Path, steps: int = 12, **changes: dict) -> dict:
         "objectives": [{"name": "mmlm"}, {"name": "tlm", "reset_positions": True}],
         "batch": {"rows": 8, "row_length": 24, "device_rows": 8},
         "optimizer": {"peak_lr": 1.0e-2},
-        "schedule": {"steps": steps, "warmup_steps": 2},
+        "schedule": {"steps": steps, "warmup_steps": min(2, steps)},
         "checkpoint": {"every_steps": 3},
     }
     run["model"]["attention_dropout"] = 0.0

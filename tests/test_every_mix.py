@@ -162,11 +162,12 @@ def test_two_processes_equal_one(corpus, tmp_path, parallel):  # noqa: F811
     script = tmp_path / "all.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
+        "pretrain.Ranks.close = lambda ranks: None\n"  # the next run of this process meets the same others
         f"for sys.argv in {calls!r}:\n    assert pretrain.main() == 0\n"
     )
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launcher, capture_output=True, text=True, timeout=900, env=environment)
+    done = subprocess.run(launcher, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     for name, mix in MIXES.items():
         assert not differences(train(corpus, tmp_path / "one" / name, mix)[0], log(tmp_path / "two" / name)), name

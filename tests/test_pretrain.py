@@ -232,3 +232,39 @@ def test_zero_steps_write_the_initialisation(corpus, tmp_path):
     trained(corpus, tmp_path / "a", steps=0, objectives=[], schedule={"steps": 0, "warmup_steps": 0})
     cost = json.loads((tmp_path / "a/cost.json").read_text())
     assert cost["tokens"] == 0 and (tmp_path / "a/train.jsonl").read_text() == ""
+
+
+def test_a_run_starts_from_the_weights_of_another(corpus, tmp_path):
+    """What is copied, fresh and frozen is exact, and said."""
+    parent = trained(corpus, tmp_path / "parent", steps=5, objectives=[{"name": "mmlm"}])
+    weights = tmp_path / "parent" / "model.safetensors"
+    init = {"run": "parent", "fresh": ["mlm_head.dense"], "frozen": ["encoder.tokens", "encoder.blocks.0."]}
+    folder = tmp_path / "child"
+    folder.mkdir()
+    write_run(folder / "run.yaml", steps=0)
+    assert train(corpus, folder).returncode == 0
+    untrained = load_file(folder / "model.safetensors")
+    for steps in (0, 5):
+        write_run(folder / "run.yaml", steps=steps, init=init)
+        done = subprocess.run(command(corpus, folder, "--init", str(weights)), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "fresh: mlm_head.dense" in done.stderr
+        child = load_file(folder / "model.safetensors")
+        for name, tensor in child.items():
+            start = untrained if name.startswith("mlm_head.dense") else parent
+            stays = steps == 0 or name.startswith(("encoder.tokens", "encoder.blocks.0."))
+            assert torch.equal(tensor, start[name]) == stays, (steps, name)
+
+
+def test_weights_that_do_not_fit_are_all_named(corpus, tmp_path):
+    trained(corpus, tmp_path, steps=0, model={"layers": 1, "positions": 40})
+    (tmp_path / "model.safetensors").rename(tmp_path / "parent.safetensors")
+    write_run(tmp_path / "run.yaml", init={"run": "parent"})
+    done = train(corpus, tmp_path)
+    assert done.returncode == 2 and "the run starts from run parent: give its weights with --init" in done.stderr
+    extra = ("--init", str(tmp_path / "parent.safetensors"))
+    done = subprocess.run(command(corpus, tmp_path, *extra), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "encoder.blocks.1.attention.output.bias" in done.stderr
+    assert "encoder.positions.weight [40, 16] -> [34, 16]" in done.stderr
+    assert "What is new belongs into init.fresh" in done.stderr

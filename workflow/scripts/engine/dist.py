@@ -35,7 +35,7 @@ class Ranks:
                 "check the rule's resources and torchrun's --nproc-per-node"
             )
         self.device = torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
-        if self.world_size > 1:
+        if self.world_size > 1 and not distributed.is_initialized():
             distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
 
     def sum(self, values: list[float]) -> list[float]:

@@ -1,0 +1,158 @@
+"""What each method costs per token, relative to MMLM + TLM: seconds of a training step, and FLOPs by our accounting.
+
+All methods take turns on made-up text of real lengths, with the rows, row length and model shape given here; a method's
+own parts (generator, cross-attention, momentum encoder) keep their proportions. The figure is the median over the turns
+of (seconds per token of the method) / (seconds per token of MMLM + TLM in the same turn). ERNIE-M's paper says 1.075.
+
+    python benchmarks/method_cost.py --out benchmarks/results/method_cost.json
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
+
+from loader_throughput import make_sources  # noqa: E402
+
+import plan  # noqa: E402
+import pretrain  # noqa: E402
+from engine.config import RunConfig  # noqa: E402
+from engine.data import Source  # noqa: E402
+from engine.dist import Ranks  # noqa: E402
+from engine.optim import clip_gradients  # noqa: E402
+from typed import build  # noqa: E402
+
+BASELINE = "xlm"
+METHODS = ("xlm-r", BASELINE, "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")
+SHAPE = ("layers", "width", "heads", "ffn")
+
+
+def shaped(config: plan.Config, name: str, arguments: argparse.Namespace) -> RunConfig:
+    """The run as its paper has it, at the benchmark's size, without its warming up: every part of it at work."""
+    values = plan.resolve_run(config, name)
+    deep = values["model"]["layers"]
+    for objective in values["objectives"]:
+        options = objective.get("options", {})
+        for key in ("generator_layers", "layer"):
+            if key in options:
+                options[key] = max(1, options[key] * arguments.layers // deep)
+        if "queue" in options:
+            options["queue"] = 256
+        if "start_share" in options:
+            options["start_share"] = 0.0
+        objective["row_length"] = objective["rows"] = None
+        objective["block_length"] = arguments.block_length
+    values["model"] |= {key: getattr(arguments, key) for key in SHAPE}
+    values["model"] |= {"positions": arguments.row_length + 2, "vocabulary": arguments.vocabulary}
+    values["batch"] = {
+        "rows": arguments.rows,
+        "row_length": arguments.row_length,
+        "device_rows": arguments.rows,
+    }
+    values["schedule"]["first"] = None
+    values["init"] = None
+    values["precision"] = arguments.precision
+    return build(RunConfig, values, "")
+
+
+class Trainer:
+    """A run in the middle of its training."""
+
+    def __init__(self, run: RunConfig, sources: dict[str, list[Source]], ranks: Ranks):
+        run = pretrain.tell_sources(run, sources)
+        run = dataclasses.replace(run, schedule=dataclasses.replace(run.schedule, steps=10**6, alternate=False))
+        self.run, self.ranks, self.step = run, ranks, 10**5
+        self.model = pretrain.PretrainingModel(run).to(ranks.device).train()
+        self.mixtures = [pretrain.build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
+        self.optimizer = pretrain.new_optimizer(self.model, run, pretrain.frozen_weights(self.model, run), self.step)
+        pretrain.start_objectives(self.model, run, self.mixtures, ranks)
+
+    def train(self) -> tuple[float, float]:
+        """Seconds and tokens of one step."""
+        self.step += 1
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        signals, done = pretrain.train_step(self.model, self.run, self.mixtures, self.ranks, self.step)
+        clip_gradients(self.model, self.run.optimizer.clip, self.ranks)
+        self.optimizer.step()
+        for objective, batches in done:
+            if after_step := pretrain.OBJECTIVES[objective.name].after_step:
+                after_step(self.model, batches, self.ranks)
+        if self.ranks.device.type == "cuda":
+            torch.cuda.synchronize()
+        tokens = sum(value for name, value in signals.items() if name.endswith("/tokens"))
+        return time.perf_counter() - started, tokens
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="files of config/runs")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--ffn", type=int, default=3072)
+    parser.add_argument("--vocabulary", type=int, default=250_002)
+    parser.add_argument("--rows", type=int, default=4, help="of each objective")
+    parser.add_argument("--row-length", type=int, default=256)
+    parser.add_argument("--block-length", type=int, help="of monolingual text; default: the row")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=1, help="of each method and turn")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    config = plan.load_config(REPOSITORY, {"scale": "paper", "runs": None})
+    names = list(dict.fromkeys([BASELINE, *arguments.methods]))
+    turns: dict[str, list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        sources = {kind: make_sources(Path(folder), kind, 2000, arguments.vocabulary) for kind in ("mono", "bitext")}
+        for turn in range(arguments.turns + 1):  # the first warms up
+            for name in names:
+                trainer = Trainer(shaped(config, name, arguments), sources, Ranks())
+                trainer.train()
+                done = [trainer.train() for _ in range(arguments.steps)]
+                seconds, tokens = (sum(part) for part in zip(*done, strict=True))
+                del trainer
+                if turn:
+                    turns[name].append(seconds / tokens)
+    rows = {}
+    for name in names:
+        ratios = [own / base for own, base in zip(turns[name], turns[BASELINE], strict=True)]
+        rows[name] = {
+            "cost": round(statistics.median(ratios), 3),
+            "least": round(min(ratios), 3),
+            "most": round(max(ratios), 3),
+            "tokens_per_second": round(1 / statistics.median(turns[name])),
+        }
+        print(f"{name:16} {rows[name]['cost']:.3f} x  ({rows[name]['least']:.3f} to {rows[name]['most']:.3f})  "
+              f"{rows[name]['tokens_per_second']:,} tokens/s")  # fmt: skip
+    if arguments.out:
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+        about = {
+            "date": datetime.date.today().isoformat(),
+            "device": device,
+            "threads": arguments.threads,
+            "torch": torch.__version__,
+            **{key: getattr(arguments, key) for key in (*SHAPE, "vocabulary", "rows", "row_length", "precision")},
+            "turns": arguments.turns,
+            "baseline": BASELINE,
+        }
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps({"about": about, "methods": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
