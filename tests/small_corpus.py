@@ -65,6 +65,6 @@ def write_run(path: Path, steps: int = 12, **changes: dict) -> dict:
     }
     run["model"]["attention_dropout"] = 0.0
     for key, value in changes.items():
-        run[key] = {**run[key], **value} if isinstance(value, dict) else value
+        run[key] = {**run.get(key, {}), **value} if isinstance(value, dict) else value
     path.write_text(yaml.safe_dump(run, sort_keys=False))
     return run
