@@ -123,6 +123,55 @@ WRONG = [
     ("config/runs/xlm.yaml", "name: xlm\n", "name: xml\n", ["xlm.yaml, name", "'xml'", "'xlm'"]),
     ("config/runs/xlm.yaml", "steps: 1500000", "steps: 0", ["xlm.yaml, schedule.steps", "objectives"]),
     ("config/runs/random-init.yaml", "steps: 0", "steps: 5", ["random-init.yaml, schedule.steps", "has 0"]),
+    # options, inheritance, initialisation, phases
+    (
+        "config/runs/ppa-250k.yaml",
+        "queue: 32000",
+        "queu: 32000",
+        ["ppa-250k.yaml, objectives[0]: unknown key options.queu", "did you mean 'queue'?"],
+    ),
+    ("config/runs/ppa-250k.yaml", "queue: 32000", "queue: many", ["objectives[0]: key options.queue", "'many'"]),
+    (
+        "config/runs/ernie-m-base-append.yaml",
+        "masks: append",
+        "masks: appended",
+        ["objectives[2]: options.masks: `appended` is unknown; known: in-place, append"],
+    ),
+    (
+        "config/runs/ernie-m-base.yaml",
+        "ratio_share: 0.2",
+        "ratio_share: 20",
+        ["ernie-m-base.yaml, objectives[1]: options.ratio_share: 20", "not between 0 and 1"],
+    ),
+    (
+        "config/runs/ernie-m-base-append.yaml",
+        "  camlm:",
+        "  camml:",
+        ["objective_overrides", "unknown objective of this run 'camml'", "did you mean 'camlm'?"],
+    ),
+    ("config/runs/xlm-align-base.yaml", "layer: 10", "layer: 13", ["objectives[1].options: asks for layer 13", "12"]),
+    ("config/runs/ppa-600k.yaml", "extends: ppa-250k", "extends: ppa-250", ["extends: no run 'ppa-250'", "'ppa-250k'"]),
+    ("config/runs/ppa-600k.yaml", "name: ppa-600k\n", "", ["config/runs/ppa-600k.yaml", "'name' is missing"]),
+    (
+        "config/runs/ppa-250k.yaml",
+        "run: mbert",
+        "run: bert",
+        ["ppa-250k.yaml, init.run: unknown run 'bert'", "'mbert'"],
+    ),
+    ("config/runs/veco-large.yaml", "fresh: [cross", "frehs: [cross", ["veco-large.yaml, init.frehs", "'fresh'"]),
+    ("config/runs/veco-large.yaml", "{steps: 12000,", "{steps: 240000,", ["schedule.first.steps", "must end before"]),
+    ("config/runs/xlm-15.yaml", "languages: 15}", "languages: 14}", ["xlm-15.yaml, model.languages: is 14", "15"]),
+    ("config/runs/xlm-e-base.yaml", "buckets: 32", "bucket: 32", ["model.relative_bias.bucket:", "'buckets'"]),
+    ("config/scales/mini.yaml", "queue: 4096", "queu: 4096", ["objective_overrides.ppa: unknown key options.queu"]),
+    (
+        "config/scales/mini.yaml",
+        "warmup_steps: 150}",
+        "warmup_steps: 150, alternate: true}",
+        ["run_overrides.schedule.alternate: a scale does not change what a run is"],
+    ),
+    ("config/scales/mini.yaml", "  precision: fp32", "  init: {run: xlm}", ["run_overrides.init: a scale does not"]),
+    ("config/scales/mini.yaml", "runs: [random-init,", "runs: [randominit,", ["runs[0]: unknown run 'randominit'"]),
+    ("config/config.yaml", "runs: null", "runs: al", ["config.yaml, runs", '"al"', "a list of runs, the word all"]),
     ("config/tasks/xnli.yaml", "version: 1", "versions: 1", ["xnli.yaml, versions", "did you mean 'version'?"]),
     ("config/tasks/xnli.yaml", "gold: xnli/1.0", "gold: xnli/1.1", ["datasets.gold", "unknown dataset 'xnli/1.1'"]),
     ("config/tasks/xnli.yaml", "{train: [en]}", "{train: [eng]}", ["settings.cross-lingual-transfer.train", "'eng'"]),
@@ -152,6 +201,18 @@ def test_one_clear_message(tree, file, old, new, fragments):
     assert text.startswith(file), text
     for fragment in fragments:
         assert fragment in text, text
+
+
+def test_circles_name_their_files(tree):
+    edit(tree, "config/runs/xlm-r.yaml", "kind: pretrain", "kind: pretrain\ninit: {run: ernie-m-base}")
+    said = message(tree)
+    assert re.match(r"config/runs/(xlm-r|ernie-m-base)\.yaml, init\.run: goes round, ", said), said
+    circle = ["config/runs/xlm-r.yaml", "config/runs/ernie-m-base.yaml"] * 2
+    assert any(" -> ".join(circle[i : i + 3]) + "; let one of them start from scratch" in said for i in (0, 1)), said
+    edit(tree, "config/runs/xlm-r.yaml", "init: {run: ernie-m-base}", "extends: xlm-r-large")
+    said = message(tree)
+    assert re.match(r"config/runs/xlm-r(-large)?\.yaml, extends: goes round, xlm-r", said), said
+    assert "xlm-r -> xlm-r-large" in said and said.endswith("; take one `extends` out")
 
 
 def test_an_objective_without_data_for_it(tree):

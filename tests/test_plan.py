@@ -1,6 +1,7 @@
 """The plan: what a run becomes at a scale, which runs are one run, and what a table asks for."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import yaml
 
 import plan
 from errors import UserError
+from tables import load_context, why_missing
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,192 @@ def test_different_runs_stay_apart(paper):
     assert plan.canonical_run(paper, "xlm-r-small") == "xlm-r-small"
     same = {name for name in paper.runs if plan.canonical_run(paper, name) != name}
     assert same == {"ernie-m-base-rho-20"}, "its share of pseudo tokens is the default: the run of experiment 5"
+
+
+# --- runs that extend others -----------------------------------------------------------------------------------------
+
+
+def fresh(repository, scale: str) -> plan.Config:
+    """A configuration to change: nothing of it is resolved yet."""
+    config = plan.load_config(repository, {"scale": scale})
+    config._resolved.clear()
+    config._hashes.clear()
+    return config
+
+
+def write_runs(tree, **runs: dict) -> None:
+    for name, run in runs.items():
+        run = {"name": name, "paper": {"id": "ours", "table": "none", "reaches": "nothing"}, **run}
+        (tree / f"config/runs/{name}.yaml").write_text(yaml.safe_dump(run), encoding="utf-8")
+
+
+@pytest.fixture
+def tree(repository, tmp_path):
+    shutil.copytree(repository / "config", tmp_path / "config")
+    return tmp_path
+
+
+def test_a_run_holds_what_differs_from_the_run_that_it_extends(tree):
+    write_runs(
+        tree,
+        child={"extends": "xlm", "model": {"layers": 5}, "objective_overrides": {"tlm": {"weight": 2.0}}},
+        grandchild={"extends": "child", "data": {"bitext": {"corpora": {"en-th": None}}}},
+        orphan={"extends": "child", "data": {"bitext": None}, "objectives": [{"name": "mmlm", "weight": 3.0}]},
+    )
+    with pytest.raises(UserError, match=r"config/runs/orphan.yaml, objectives\[0\]: key 'mask' is missing"):
+        plan.load_config(tree, {"scale": "paper"})
+    mask = {"rate": 0.15, "mask": 0.8, "random": 0.1, "keep": 0.1}
+    only = [{"name": "mmlm", "weight": 3.0, "mask": mask}]
+    write_runs(tree, orphan={"extends": "child", "data": {"bitext": None}, "objectives": only})
+    runs = plan.load_config(tree, {"scale": "paper"}).runs
+    base = runs["xlm"]
+    own = {"name": "child", "paper": runs["child"]["paper"]}
+    objectives = [base["objectives"][0], {**base["objectives"][1], "weight": 2.0}]
+    assert runs["child"] == {**base, **own, "model": {**base["model"], "layers": 5}, "objectives": objectives}
+    assert set(base["data"]["bitext"]["corpora"]) - set(runs["grandchild"]["data"]["bitext"]["corpora"]) == {"en-th"}
+    assert runs["grandchild"]["objectives"] == objectives
+    assert runs["orphan"]["data"] == {"mono": base["data"]["mono"]} and runs["orphan"]["objectives"] == only
+
+
+def test_a_mistake_is_named_in_the_file_that_holds_it(tree):
+    """ernie-m-base extends xlm-small, and comes first by name."""
+    path = tree / "config/runs/xlm-small.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("[af, am,", "[amh,").replace("af, am,", "amh,"))
+    with pytest.raises(
+        UserError, match=r"^config/runs/xlm-small.yaml, data.mono.languages\[0\]: unknown language 'amh'"
+    ):
+        plan.load_config(tree, {"scale": "paper"})
+
+
+# --- scales shrink what is there -------------------------------------------------------------------------------------
+
+
+def test_a_schedule_shrinks_as_a_whole(repository, mini):
+    run, small = mini.runs["veco-large"], plan.resolve_run(mini, "veco-large")
+    assert run["schedule"]["first"] == {"steps": 12000, "train": ["cross_attention"], "warmup_steps": 1000}
+    steps = mini.scale["run_overrides"]["schedule"]["steps"]
+    first = {"steps": steps // 20, "train": ["cross_attention"], "warmup_steps": round(steps / 240)}
+    assert small["schedule"] == {**run["schedule"], **mini.scale["run_overrides"]["schedule"], "first": first}
+    config = fresh(repository, "mini")
+    del config.scale["run_overrides"]["schedule"]["warmup_steps"]
+    schedule = plan.resolve_run(config, "xlm-r")["schedule"]
+    assert schedule["warmup_steps"] == round(10000 / 1500000 * steps)
+
+
+def test_equal_cost_is_a_share_of_the_steps_at_every_scale(repository):
+    for scale in ("smoke", "mini", "small", "paper"):
+        config = plan.load_config(repository, {"scale": scale})
+        whole, less = (
+            plan.resolve_run(config, f"ernie-m-small{suffix}")["schedule"] for suffix in ("", "-same-compute")
+        )
+        assert less["steps"] == round(0.93 * whole["steps"]) < whole["steps"]
+        assert {**less, "steps": 0} == {**whole, "steps": 0}
+
+
+def test_an_objective_keeps_its_share_of_the_tokens(mini, paper):
+    batch = mini.scale["run_overrides"]["batch"]
+    for name, rows in (("ernie-m-base", batch["rows"] // 2), ("veco-large", None), ("infoxlm-base", None)):
+        for own in plan.resolve_run(mini, name)["objectives"]:
+            assert own.get("rows") == rows and "row_length" not in own and "packing" not in own
+    written = plan.resolve_run(paper, "veco-large")["objectives"][1]
+    assert (written["rows"], written["row_length"]) == (4096, 128)
+    assert plan.resolve_run(paper, "ppa-250k")["objectives"][0]["packing"] is False
+
+
+@pytest.mark.parametrize(("scale", "layers", "xlco", "dwa", "generator"), [("mini", 3, 2, 2, 1), ("small", 6, 4, 5, 2)])
+def test_a_layer_keeps_its_relative_depth(repository, scale, layers, xlco, dwa, generator):
+    config = plan.load_config(repository, {"scale": scale})
+    options = {
+        own["name"]: own["options"]
+        for run in ("infoxlm-base", "xlm-align-base", "xlm-e-base", "mbart")
+        for own in plan.resolve_run(config, run)["objectives"]
+        if "options" in own
+    }
+    assert plan.resolve_run(config, "xlm-align-base")["model"]["layers"] == layers
+    found = (options["xlco"]["layer"], options["dwa"]["layer"], options["mrtd"]["generator_layers"])
+    assert found == (xlco, dwa, generator)
+    assert options["denoising"]["decoder_layers"] == layers  # of 12
+
+
+def test_a_scale_has_the_last_word_on_options(repository):
+    config = fresh(repository, "mini")
+    config.scale["objective_overrides"]["xlco"] = {"options": {"layer": 3}, "rows": 7}
+    own = plan.resolve_run(config, "infoxlm-base")["objectives"][2]
+    assert own["options"]["layer"] == 3 and own["rows"] == 7
+
+
+def test_languages_of_a_model_are_those_of_its_data(mini, paper):
+    assert plan.resolve_run(paper, "xlm-15")["model"]["languages"] == 15
+    assert plan.resolve_run(mini, "xlm-15")["model"]["languages"] == len(mini.scale["languages"])
+    assert "languages" not in plan.resolve_run(mini, "xlm")["model"]
+
+
+# --- runs that start from others -------------------------------------------------------------------------------------
+
+
+def test_a_parent_s_content_is_part_of_its_children(repository):
+    def hashes(**changes: float) -> dict[str, str]:
+        config = fresh(repository, "mini")
+        config.runs["xlm-r"]["optimizer"] |= changes
+        config.runs["xlm-r-small"]["optimizer"] |= changes  # the same run at this scale
+        config.runs["xlm-r-large"]["optimizer"] |= changes
+        return {
+            name: plan.run_hash(plan.resolve_run(config, name)) for name in ("xlm", "xlm-r", "ernie-m-base", "mbert")
+        }
+
+    before, after = hashes(), hashes(clip=2.0)
+    assert {name for name in before if before[name] != after[name]} == {"xlm-r", "ernie-m-base"}
+
+
+def test_a_parent_is_the_run_that_stands_for_it(mini, paper):
+    init = plan.resolve_run(mini, "ernie-m-large")["init"]
+    parent = plan.resolve_run(mini, "xlm-r")
+    assert init == {"run": "xlm-r", "fresh": ["mask_languages"], "run_hash": plan.run_hash(parent)[:16]}
+    assert plan.resolve_run(paper, "ernie-m-large")["init"]["run"] == "xlm-r-large"
+    assert plan.lineage(paper, "unicoder") == ["unicoder", "xlm-15"]
+    assert plan.with_ancestors(mini, ["ppa-250k", "xlm"]) == ["mbert", "ppa-250k", "xlm"]
+
+
+def test_a_parent_of_another_shape_is_refused_before_any_job(repository):
+    config = fresh(repository, "paper")
+    config.runs["ernie-m-base"]["init"]["run"] = "xlm-r-large"
+    with pytest.raises(UserError, match=r"init.run: 'xlm-r-large' has model.layers 24 and this run 12 at scale paper"):
+        plan.resolve_run(config, "ernie-m-base")
+    config.runs["ppa-250k"]["init"]["run"] = "xlm-r"
+    config._resolved.clear()
+    with pytest.raises(UserError, match=r"model.token_types 0 and this run 2.*put encoder.token_types into init.fresh"):
+        plan.resolve_run(config, "ppa-250k")
+    config.runs["ppa-250k"]["init"]["fresh"].append("encoder.token_types")
+    assert plan.resolve_run(config, "ppa-250k")["init"]["run"] == "xlm-r"
+
+
+# --- which runs are trained ------------------------------------------------------------------------------------------
+
+
+def test_a_plain_make_trains_what_the_scale_lists(repository):
+    for scale in ("smoke", "mini", "mini-2"):
+        config = plan.load_config(repository, {"scale": scale})
+        assert {run for run, _, _ in plan.all_needs(config)} == {"random-init", "xlm", "xlm-r"}
+        everything = plan.load_config(repository, {"scale": scale, "runs": "all"})
+        found = {run for run, _, _ in plan.all_needs(everything)}
+        assert found > {"random-init", "xlm", "xlm-r", "ernie-m-base", "veco-large", "ppa-250k", "xlm-e-base"}
+        chosen = plan.load_config(repository, {"scale": scale, "runs": ["xlm", "veco-large"]})
+        assert {run for run, _, _ in plan.all_needs(chosen)} == {"xlm", "veco-large"}
+    assert plan.load_config(repository, {"scale": "paper"}).selected > {"mbart", "xlm-r"}
+
+
+def test_a_run_that_is_not_trained_says_why(repository, tmp_path):
+    context, tables, _ = load_context(repository / "config/config.yaml", "mini", tmp_path)
+    rows = {row["run"]: row for group in tables["ernie-m/table-01"]["groups"] for row in group["rows"] if "run" in row}
+    said = why_missing(rows["ernie-m-base"], "xnli", "cross-lingual-transfer", context)
+    assert said == "run ernie-m-base is not trained here; add it to `runs`, or say --config runs=all"
+    assert why_missing(rows["xlm-r"], "xnli", "cross-lingual-transfer", context) is None
+
+
+def test_a_scale_that_cannot_train_a_run_still_trains_the_others(repository):
+    config = fresh(repository, "mini")
+    config.scale["languages"] = ["de"]
+    assert plan.canonical_run(config, "xlm-r") == "xlm-r"
 
 
 def test_run_hash_sees_content_and_neither_name_nor_order(mini):

@@ -508,7 +508,7 @@ def lineage(config: Config, name: str) -> list[str]:
         _known(init["run"], config.runs, where, "run")
         line.append(init["run"])
         if init["run"] in line[:-1]:
-            files = " -> ".join(f"config/runs/{run}.yaml" for run in line)
+            files = " -> ".join(f"config/runs/{run}.yaml" for run in line[line.index(init["run"]) :])
             raise UserError(f"{where}: goes round, {files}; let one of them start from scratch")
     return line
 

@@ -98,7 +98,8 @@ def line_of_parents(value: Any, shown: str, known: Iterable[str], read: Callable
         parent = value["extends"]
         where = f"{Path(shown).with_stem(line[-1])}, extends"
         if parent in line:
-            raise UserError(f"{where}: goes round, {' -> '.join([*line, parent])}; take one `extends` out")
+            circle = [*line[line.index(parent) :], parent]
+            raise UserError(f"{where}: goes round, {' -> '.join(circle)}; take one `extends` out")
         if parent not in known:
             others = [name for name in known if name not in line]
             raise UserError(f"{where}: no {kind} '{parent}'; {did_you_mean(parent, others)}")
