@@ -76,9 +76,11 @@ def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: st
     return done
 
 
-def planned(tree: Path, *arguments: str, scale: str = "smoke", **environment: str) -> dict[str, int]:
+def planned(
+    tree: Path, *arguments: str, scale: str = "smoke", settings: tuple[str, ...] = (), **environment: str
+) -> dict[str, int]:
     """Rule -> number of jobs that a dry-run plans, without the target rule."""
-    done = snakemake(tree, "--dry-run", "--config", f"scale={scale}", "--", *arguments, **environment)
+    done = snakemake(tree, "--dry-run", "--config", f"scale={scale}", *settings, "--", *arguments, **environment)
     text = done.stdout + done.stderr
     if "Nothing to be done" in text:
         return {}
@@ -274,6 +276,64 @@ def test_one_run_file_plans_that_run_and_its_descendants(tree):
     assert "encode_corpus" not in planned(tree)
 
 
+METHODS = ("runs=[xlm,ernie-m-base,veco-large,ppa-250k]",)
+
+
+@pytest.fixture(scope="module")
+def built_with_methods(built, tmp_path_factory) -> Path:
+    """The same tree after training runs that start from others: two from xlm-r, one from mbert, which is not selected."""
+    tree = Path(shutil.copytree(built, tmp_path_factory.mktemp("methods") / "tree", symlinks=True))
+    assert planned(tree, "models", settings=METHODS)["pretrain"] == 4
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke", *METHODS, "--", "models")
+    return tree
+
+
+@pytest.fixture
+def methods(built_with_methods, tmp_path) -> Path:
+    return Path(shutil.copytree(built_with_methods, tmp_path / "tree", symlinks=True))
+
+
+def test_a_run_gets_the_weights_that_it_starts_from_with_its_own_seed(methods):
+    assert planned(methods, "models", settings=METHODS) == {}
+    told = ("--config", "scale=smoke", "seeds=[1,2]", *METHODS, "--", "models")
+    (methods / "config/scales/smoke.yaml").write_text(
+        (methods / "config/scales/smoke.yaml").read_text().replace("pretrain_seeds: 1", "pretrain_seeds: 2")
+    )
+    text = snakemake(methods, "--dry-run", "--printshellcmds", "--forceall", *told).stdout
+    commands = [line for line in text.splitlines() if "pretrain.py --run-file" in line]
+    starts = {
+        (run, seed): re.search(r"--init (\S+)", line).group(1) if "--init" in line else None
+        for line in commands
+        for run, seed in re.findall(r"--out results/smoke/runs/([\w-]+)/seed-(\d)/", line)
+    }
+    parents = {"ernie-m-base": "xlm-r", "veco-large": "xlm-r", "ppa-250k": "mbert"}
+    assert len(starts) == 2 * 6, "four runs and the two that they start from, two seeds"
+    for (run, seed), start in starts.items():
+        parent = parents.get(run)
+        assert start == (f"results/smoke/runs/{parent}/seed-{seed}/model.safetensors" if parent else None)
+
+
+def test_a_changed_run_trains_what_starts_from_it_again(methods):
+    edit(methods, "config/runs/xlm-r.yaml", "weight_decay: 0.01", "weight_decay: 0.02")
+    # xlm-r itself and the two that start from it, veco-large from xlm-r-large, which is xlm-r here. mbert extends it too,
+    # but has a weight decay of its own.
+    found = planned(methods, "models", settings=METHODS)
+    assert (found["pretrain"], found["resolve_run"]) == (3, 3) and "encode_corpus" not in found
+
+
+def test_a_changed_child_leaves_what_it_starts_from_alone(methods):
+    edit(methods, "config/runs/ernie-m-base.yaml", "ratio_share: 0.2", "ratio_share: 0.1")
+    found = planned(methods, "models", settings=METHODS)
+    assert (found["pretrain"], found["resolve_run"]) == (1, 1)
+
+
+def test_numerics_of_a_run_reaches_what_starts_from_it(methods):
+    edit(methods, "config/runs/mbert.yaml", "name: mbert", "name: mbert\nnumerics: 2")
+    # ppa-250k extends mbert as well
+    found = planned(methods, "models", settings=METHODS)
+    assert (found["pretrain"], found["resolve_run"]) == (2, 2)
+
+
 def test_a_comment_in_a_run_file_plans_nothing(tree):
     path = tree / "config/runs/xlm.yaml"
     path.write_text("# a thought\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -322,6 +382,7 @@ def test_filters_choose_what_is_planned(built):
         return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
 
     assert count("runs=[xlm-r]")["pretrain"] == 1
+    assert count("runs=all")["pretrain"] > 15
     assert "finetune" not in count("items=[xlm-e/figure-03]")
     assert count("seeds=[1,2]")["finetune"] == 2 * count()["finetune"]
 
