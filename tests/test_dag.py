@@ -281,7 +281,7 @@ METHODS = ("runs=[xlm,ernie-m-base,veco-large,ppa-250k]",)
 
 @pytest.fixture(scope="module")
 def built_with_methods(built, tmp_path_factory) -> Path:
-    """The same tree after training runs that start from others: two from xlm-r, one from mbert, which is not selected."""
+    """The same tree after training runs that start from others: two from xlm-r, one from mbert."""
     tree = Path(shutil.copytree(built, tmp_path_factory.mktemp("methods") / "tree", symlinks=True))
     assert planned(tree, "models", settings=METHODS)["pretrain"] == 4
     snakemake(tree, "--cores", "2", "--config", "scale=smoke", *METHODS, "--", "models")
@@ -315,7 +315,7 @@ def test_a_run_gets_the_weights_that_it_starts_from_with_its_own_seed(methods):
 
 def test_a_changed_run_trains_what_starts_from_it_again(methods):
     edit(methods, "config/runs/xlm-r.yaml", "weight_decay: 0.01", "weight_decay: 0.02")
-    # xlm-r itself and the two that start from it, veco-large from xlm-r-large, which is xlm-r here. mbert extends it too,
+    # xlm-r itself and the two that start from it, veco-large from xlm-r-large, which is xlm-r here. mbert extends it,
     # but has a weight decay of its own.
     found = planned(methods, "models", settings=METHODS)
     assert (found["pretrain"], found["resolve_run"]) == (3, 3) and "encode_corpus" not in found
