@@ -186,6 +186,24 @@ def test_paraphrases_by_hand(double, share):  # noqa: F811
     assert_gradients_ignore_micro_batches(objective)
 
 
+def test_labels_of_paraphrases_are_what_the_form_did(shards):  # noqa: F811
+    """Side 1 of a pair is side 0 plus or minus one."""
+    objective = ObjectiveConfig("paraphrase", options={"negative_share": 0.4})
+    form = DESCRIPTIONS["paraphrase"].form
+    own = mixture(shards, "bitext", form=form, negative_share=0.4, row_length=48)
+    labels = []
+    for _ in range(6):
+        rows = own.assemble(own.next_layout())
+        [batch] = micro_batches(rows, objective, run_of(objective), Ranks())
+        found = nsp.drawn_by_key(batch, "negative", 0.4).tolist()
+        for (r, columns), label in zip(items_of(batch), found, strict=True):
+            tokens, side = rows.tokens[r, columns], rows.side[r, columns]
+            first, second = (tokens[(side == s) & (tokens >= FIRST_PIECE)] for s in (0, 1))
+            assert label != (len(first) == len(second) and len(set(second - first)) == 1)
+            labels.append(label)
+    assert 0.3 < np.mean(labels) < 0.5
+
+
 def test_cross_lingual_mlm_is_mlm_on_other_rows():
     objective = OBJECTIVES["cross-lingual-mlm"]
     assert objective.loss is mlm.masked_lm_loss and DESCRIPTIONS["cross-lingual-mlm"].form == "alternating"
