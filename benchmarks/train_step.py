@@ -1,0 +1,317 @@
+"""Tokens per second and peak memory of a training step on a CPU, beside transformers.
+
+1. Masked language modelling at XLM-R base's shape on 8 full rows of 128 tokens, 15 % selected, AdamW, clipping, dropout
+   0.1: our step; transformers' XLMRobertaForMaskedLM as its users run it (labels = -100, so logits of every token); and
+   the same model with our trick, logits of the selected tokens alone. In fp32 and in bf16 (autocast).
+2. Our step on rows of 512 tokens: packed translation pairs of 5 to 100 tokens a side beside full rows of text, in real
+   tokens per second; and the share of the slots that packing fills.
+
+Each contestant lives in a process of its own, so that its memory can be told; they take turns, one at a time, so that a
+busy machine disturbs all alike, and a ratio is the median over the turns. Batches are equal and made beforehand.
+
+    python benchmarks/train_step.py --out train_step.json      # five to eight minutes, 18 GiB
+"""
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
+
+import pretrain  # noqa: E402
+from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
+from engine.data import Source  # noqa: E402
+from engine.dist import Ranks  # noqa: E402
+from engine.model import ModelConfig  # noqa: E402
+from engine.objectives.base import Batch  # noqa: E402
+from engine.optim import clip_gradients  # noqa: E402
+from engine.shards import write_shard  # noqa: E402
+from errors import UserError, run_main  # noqa: E402
+
+OURS, USUAL, TRICK = "ours", "transformers", "transformers, selected tokens alone"
+USUAL_GOAL, FILLED_GOAL, PACKED_GOAL = 2.3, 0.97, 0.9
+TRICK_GOAL = 0.97  # no slower, within what turns can tell
+SHORT, LONG, PACKED = "short rows", "full rows", "packed pairs"
+STEP_ROWS = 64  # of a whole step of long rows; a pass takes as many slots as the short rows have
+BATCHES = 4  # different ones of each kind
+
+Step = Callable[[Batch], None]
+
+
+def made_up_sources(folder: Path, vocabulary: int) -> dict[str, list[Source]]:
+    """Sentences longer than any row, which fill theirs, and pairs of 5 to 100 tokens a side, of like lengths."""
+    rng = np.random.default_rng(0)
+    first = np.clip(rng.geometric(1 / 30, 2000), 5, 100)
+    second = np.clip((first * rng.uniform(0.7, 1.4, len(first))).astype(np.int64), 5, 100)
+    sources = {}
+    for kind, lengths in {"mono": np.full(200, 1000), "bitext": np.stack([first, second], 1).ravel()}.items():
+        manifest = folder / kind / "0.json"
+        manifest.parent.mkdir()
+        tokens = rng.integers(4, vocabulary - 1, lengths.sum())
+        write_shard(manifest, [(tokens, lengths, np.full(len(lengths) // 2, 2))], kind, vocabulary, "made up", "")
+        sources[kind] = [Source(kind, "made-up", "a" if kind == "mono" else "a-b", 1.0, (manifest,))]
+    return sources
+
+
+def run_of(arguments: argparse.Namespace, precision: str, objective: ObjectiveConfig, device_rows: int) -> RunConfig:
+    width, longest = arguments.width, 4 * arguments.row_length
+    return RunConfig(
+        name="benchmark",
+        data={},
+        model=ModelConfig(arguments.layers, width, width // 64, 4 * width, longest + 2, arguments.vocabulary),
+        objectives=(objective,),
+        batch=BatchConfig(STEP_ROWS, longest, device_rows),
+        optimizer=OptimizerConfig(peak_lr=1e-5),
+        schedule=ScheduleConfig(steps=1, warmup_steps=1),
+        precision=precision,
+    )
+
+
+def runs_of(arguments: argparse.Namespace, precision: str) -> dict[str, RunConfig]:
+    """By the name of their rows. All have the same number of slots in a pass."""
+    rows = arguments.rows
+    short = ObjectiveConfig("mmlm", rows=rows, row_length=arguments.row_length)
+    full, packed = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm", pair_separators=1)
+    passes = {SHORT: (short, rows), LONG: (full, rows // 4), PACKED: (packed, rows // 4)}
+    return {name: run_of(arguments, precision, objective, device) for name, (objective, device) in passes.items()}
+
+
+def batches_of(run: RunConfig, folder: Path) -> tuple[list[Batch], float]:
+    """The first pass of each of a few steps, and the share of filled slots in these steps."""
+    [objective] = run.objectives
+    mixture = pretrain.build_mixture(run, objective, made_up_sources(folder, run.model.vocabulary), 1, "made up")
+    steps = [mixture.assemble(mixture.next_layout()) for _ in range(BATCHES)]
+    batches = [pretrain.micro_batches(rows, objective, run, Ranks())[0] for rows in steps]
+    return batches, float(np.mean([rows.document >= 0 for rows in steps]))
+
+
+def our_step(run: RunConfig) -> Step:
+    model = pretrain.PretrainingModel(run).train()
+    optimizer = pretrain.new_optimizer(model, run, frozen=set(), step=1)
+    ranks = Ranks()
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        pretrain.backward(model, run, batch.objective, [batch], ranks)
+        clip_gradients(model, run.optimizer.clip, ranks)
+        optimizer.step()
+
+    return step
+
+
+def their_step(run: RunConfig, selected_alone: bool) -> Step:
+    """With the fused AdamW, which is the Trainer's default."""
+    from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
+
+    own, settings = run.model, run.optimizer
+    shape = XLMRobertaConfig(
+        vocab_size=own.vocabulary,
+        hidden_size=own.width,
+        num_hidden_layers=own.layers,
+        num_attention_heads=own.heads,
+        intermediate_size=own.ffn,
+        max_position_embeddings=own.positions,
+        type_vocab_size=1,
+        layer_norm_eps=own.layer_norm_eps,
+    )
+    model = XLMRobertaForMaskedLM(shape).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), settings.peak_lr, settings.betas, settings.eps, settings.weight_decay, fused=True
+    )
+
+    def mixed() -> AbstractContextManager:
+        return torch.autocast("cpu", torch.bfloat16) if run.precision == "bf16" else nullcontext()
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        real = (batch.fields.document >= 0).long()
+        if not selected_alone:
+            labels = batch.original.masked_fill(~batch.fields.selected, -100)
+            return model(batch.tokens, attention_mask=real, labels=labels).loss
+        states = model.roberta(batch.tokens, attention_mask=real).last_hidden_state
+        logits = model.lm_head(states.flatten(0, 1)[batch.selected])
+        return F.cross_entropy(logits.float(), batch.targets)
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with mixed():
+            loss = loss_of(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        optimizer.step()
+
+    return step
+
+
+def contestant(name: str, arguments: argparse.Namespace, precision: str, pipe: Connection) -> None:
+    """In a process of its own: build, then do the steps that are asked for and tell seconds, real tokens and memory."""
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(1)
+    runs = runs_of(arguments, precision)
+    step = our_step(runs[SHORT]) if name == OURS else their_step(runs[SHORT], selected_alone=name == TRICK)
+    batches = {}
+    for rows, run in runs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            batches[rows], filled = batches_of(run, Path(folder))
+    pipe.send(filled)  # of the packed pairs, which come last
+    while (asked := pipe.recv()) is not None:
+        rows, turn = asked
+        batch = batches[rows][turn % BATCHES]
+        started, worked = time.perf_counter(), time.process_time()
+        step(batch)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - worked
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # GiB
+        pipe.send((seconds, cpu_seconds, int((batch.fields.document >= 0).sum()), peak))
+
+
+class Contest:
+    """Contestants of one precision. Only one works at a time."""
+
+    def __init__(self, arguments: argparse.Namespace, precision: str, names: list[str]):
+        context = multiprocessing.get_context("spawn")
+        self.pipes: dict[str, Connection] = {}
+        self.processes = []
+        for name in names:
+            self.pipes[name], other = context.Pipe()
+            process = context.Process(target=contestant, args=(name, arguments, precision, other), daemon=True)
+            process.start()
+            other.close()
+            self.processes.append(process)
+            self.filled = self.hear(name)  # built, before the next begins to build
+
+    def hear(self, name: str) -> object:
+        try:
+            return self.pipes[name].recv()
+        except EOFError:
+            raise UserError(f"{name}: its process ended; see above, or out of memory: try fewer --layers") from None
+
+    def turns(self, entries: list[tuple[str, str]], seconds: float, least: int) -> dict[tuple[str, str], dict]:
+        """Let (contestant, rows) take turns, each time in another order, for that many seconds after the first."""
+        told: dict[tuple[str, str], list[tuple]] = {entry: [] for entry in entries}
+        turn, until = 0, 0.0
+        while turn <= least or time.monotonic() < until:
+            for entry in entries[turn % len(entries) :] + entries[: turn % len(entries)]:
+                name, rows = entry
+                self.pipes[name].send((rows, turn))
+                answer = self.hear(name)
+                print(f"  turn {turn}: {name}, {rows}: {answer[0]:.2f} s", file=sys.stderr, flush=True)
+                if turn:  # the first warms up
+                    told[entry].append(answer)
+            until = until or time.monotonic() + seconds
+            turn += 1
+        return {entry: summary(answers) for entry, answers in told.items()}
+
+    def close(self) -> None:
+        for pipe in self.pipes.values():
+            pipe.send(None)
+        for process in self.processes:
+            process.join()
+
+
+def summary(answers: list[tuple[float, float, int, float]]) -> dict:
+    seconds, cpu_seconds, tokens, peaks = (list(values) for values in zip(*answers, strict=True))
+    return {
+        "tokens_per_second": round(statistics.median(n / s for n, s in zip(tokens, seconds, strict=True)), 1),
+        "peak_gib": round(max(peaks), 2),
+        "seconds": [round(value, 3) for value in seconds],
+        "cpu_seconds": [round(value, 3) for value in cpu_seconds],
+        "tokens": tokens,
+    }
+
+
+def ratio(ours: dict, other: dict) -> float:
+    """Of tokens per second, the median over the turns."""
+    speeds = [
+        [tokens / seconds for tokens, seconds in zip(one["tokens"], one["seconds"], strict=True)]
+        for one in (ours, other)
+    ]
+    return round(statistics.median(a / b for a, b in zip(*speeds, strict=True)), 3)
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768, help="a multiple of 64, which is a head")
+    parser.add_argument("--vocabulary", type=int, default=250_002)
+    parser.add_argument("--rows", type=int, default=8, help="a multiple of 4")
+    parser.add_argument("--row-length", type=int, default=128, help="a quarter of the long rows")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of each contestant")
+    parser.add_argument(
+        "--minutes", type=float, default=4.0, help="about, on an idle machine; never fewer than --turns turns"
+    )
+    parser.add_argument("--turns", type=int, default=2, help="at least, after one that warms up")
+    parser.add_argument("--precisions", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    arguments = parser.parse_args()
+    try:
+        theirs = version("transformers")
+    except PackageNotFoundError:
+        raise UserError("transformers is not installed: pip install --requirement tests/requirements.txt") from None
+    figures = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 2),
+        "torch": torch.__version__,
+        "transformers": theirs,
+        **{key: getattr(arguments, key) for key in ("layers", "width", "vocabulary", "rows", "row_length", "threads")},
+    }
+    share = 60 * arguments.minutes / (len(arguments.precisions) + 1)
+    goals = {}
+    for precision in arguments.precisions:
+        contest = Contest(arguments, precision, [OURS, USUAL, TRICK])
+        found = contest.turns([(name, SHORT) for name in (OURS, USUAL, TRICK)], share, arguments.turns)
+        own = figures[precision] = {name: told for (name, _), told in found.items()}
+        for name, told in own.items():
+            print(f"{precision} {name}: {told['tokens_per_second']:,.0f} tokens/s, peak {told['peak_gib']:.1f} GiB")
+        goals[f"{precision}: ours / {USUAL}"] = (
+            ratio(own[OURS], own[USUAL]),
+            USUAL_GOAL if precision == "fp32" else None,
+        )
+        goals[f"{precision}: ours / {TRICK}"] = (ratio(own[OURS], own[TRICK]), TRICK_GOAL)
+        contest.close()
+    contest = Contest(arguments, arguments.precisions[0], [OURS])
+    found = contest.turns([(OURS, LONG), (OURS, PACKED)], share, arguments.turns)
+    contest.close()
+    figures["packing"] = {rows: told for (_, rows), told in found.items()}
+    goals["filled slots of packed pairs"] = (round(contest.filled, 4), FILLED_GOAL)
+    goals["packed pairs / full rows, real tokens per second"] = (
+        ratio(found[OURS, PACKED], found[OURS, LONG]),
+        PACKED_GOAL,
+    )
+    figures["ratios"] = {name: {"found": value, "goal": goal} for name, (value, goal) in goals.items()}
+    for name, (value, goal) in goals.items():
+        print(f"{name}: {value:.3f}" + (f" (goal {goal})" if goal else ""))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0 if all(goal is None or value >= goal for value, goal in goals.values()) else 1
+
+
+if __name__ == "__main__":
+    run_main(main)
