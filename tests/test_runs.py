@@ -1,21 +1,27 @@
 """The run files: what each says of its paper, and that what it starts from fits, weight by weight."""
 
+import copy
 import dataclasses
+import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import plan
 import resolve_run
+from engine.checkpoint import load_weights
 from engine.config import RunConfig, load_run
 from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
-from pretrain import PretrainingModel, first_pairs
+from pretrain import PretrainingModel, first_pairs, pretrain
 from small_corpus import VOCABULARY, write_corpus
+from test_every_mix import arguments
+from test_pretrain import corpus  # noqa: F401  (a fixture)
 
 SCALES = ("smoke", "mini", "small", "paper")
 
@@ -138,3 +144,46 @@ def test_a_limit_takes_the_first_pairs_of_each_shard_every_epoch(sources):
     stream = Stream(limited[0], FORMS["pairs"], ItemOptions(32), seed=1)
     for _ in range(2):
         assert sorted(stream.take(20)[:, 1]) == list(range(20))
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def briefly(smoke, corpus, tmp_path_factory):  # noqa: F811
+    """Train a run of smoke for four steps, after the run that it starts from; once for all runs that are equal there."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def train(name: str) -> Path:
+        name = plan.canonical_run(smoke, name)
+        out = folder / name / "model.safetensors"
+        if not out.exists():
+            out.parent.mkdir()
+            run = copy.deepcopy(plan.resolve_run(smoke, name))
+            run["schedule"] |= {"steps": 4, "warmup_steps": 1} if run["objectives"] else {}
+            run["schedule"].get("first", {}).update(steps=1, warmup_steps=0)
+            own = arguments(corpus, out.parent)
+            if init := run.get("init"):
+                own.init = train(init["run"])
+                init["run_hash"] = load_weights(own.init)[1]["run_hash"]
+            own.run_file.write_text(yaml.safe_dump(run), encoding="utf-8")
+            torch.set_num_threads(1)
+            assert pretrain(own) == 0
+        return out
+
+    return train
+
+
+@pytest.mark.parametrize("name", all_runs(Path(__file__).resolve().parent.parent))
+def test_every_run_trains(smoke, briefly, name):
+    out = briefly(name)
+    cost = json.loads((out.parent / "cost.json").read_text(encoding="utf-8"))
+    losses = (
+        json.loads((out.parent / "train.jsonl").read_text(encoding="utf-8").splitlines()[-1]) if cost["steps"] else {}
+    )
+    assert cost["steps"] == (4 if smoke.runs[name]["objectives"] else 0)
+    objectives = {own["name"] for own in smoke.runs[name]["objectives"]}
+    if not smoke.runs[name]["schedule"].get("alternate"):
+        assert {key.split("/")[0] for key in losses if "/" in key} == objectives
+    assert all(math.isfinite(value) for value in losses.values())
+    assert set(cost["objectives"]) <= objectives and (cost["flops"] > 0) == bool(objectives)
