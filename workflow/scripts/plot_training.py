@@ -19,15 +19,8 @@ import matplotlib.pyplot as plt
 from errors import UserError, run_main
 from plot_figure import COLOURS, LINE_STYLES, STYLE, save
 
-HIDDEN = (
-    "tokens",
-    "items",
-    "attended",
-    "predictions",
-    "tokens_per_second",
-    "lr",
-    "step",
-)  # equal at every step, or the machine's
+# equal at every step, or the machine's
+HIDDEN = ("tokens", "items", "attended", "predictions", "tokens_per_second", "lr", "step")
 COLUMNS = 3
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]  # signal ("mmlm/loss") -> seed -> (step, value)
