@@ -80,6 +80,24 @@ def test_blocks_are_whole_sentences_until_the_next_does_not_fit():
     ]  # too long alone: a block of its own
 
 
+def test_blocks_hold_no_more_sentences_than_they_may():
+    assert block_bounds(np.array([3, 3, 3, 3, 3]), block_length=99, sentences=2).tolist() == [0, 2, 4, 5]
+    assert block_bounds(np.array([3, 3, 3, 50]), block_length=9, sentences=1).tolist() == [0, 1, 2, 3, 4]
+    documents = np.array([0, 3, 5])
+    assert block_bounds(np.full(5, 3), 99, sentences=2, documents=documents).tolist() == [0, 2, 3, 5]
+
+
+def test_blocks_of_one_sentence_share_rows_and_are_whole(shards):
+    own = mixture(shards, "mono", row_length=48, block_sentences=1)
+    rows = own.assemble(own.next_layout())
+    assert rows.document.max() >= 2
+    for tokens in (document[0] for document in documents(rows)):
+        assert tokens[0] == BOS and tokens[-1] == EOS and tokens.count(EOS) == 1
+    lengths = {len(document[0]) for document in documents(rows)}
+    whole = {int(n) + 2 for stream in own.streams for n in stream.shards[0].sentence_lengths()}
+    assert lengths <= {min(n, 48) for n in whole}
+
+
 def test_mono_rows_are_sentences_between_their_marks(shards):
     own = mixture(shards, "mono")
     layout = own.next_layout()
@@ -618,12 +636,15 @@ def test_another_epoch_is_another_order(shards):
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_objectives_get_the_form_that_they_describe(shards, name):
     settings = {"camlm": {"masks": "append"}, "btmlm": {"ratio_share": 0.1}, "paraphrase": {"negative_share": 0.4}}
-    objective = ObjectiveConfig(name, mask=MaskSpec(0.25), row_length=48, options=settings.get(name, {}))
+    objective = ObjectiveConfig(
+        name, mask=MaskSpec(0.25), row_length=48, block_sentences=7, options=settings.get(name, {})
+    )
     both = {kind: sources(shards, kind) for kind in ("mono", "bitext")}
     own = build_mixture(run_of(objective), objective, both, 1, None)
     assert own.form.lay is FORMS[DESCRIPTIONS[name].form].lay
     assert own.options.reserved_share == {"camlm": 0.25, "btmlm": 0.1}.get(name, 0.0)
     assert own.options.negative_share == {"paraphrase": 0.4}.get(name, 0.0)
+    assert own.options.sentences == 7
     assert (own.assemble(own.next_layout()).document >= 0).any()
 
 

@@ -114,6 +114,7 @@ def build_mixture(
         negative_share=getattr(objective.options, "negative_share", 0.0),
         packing=objective.packing,
         block_length=objective.block_length,
+        block_sentences=objective.block_sentences,
         vocabulary_sha256=vocabulary_sha256,
     )
 

@@ -26,6 +26,7 @@ class ObjectiveConfig:
     rows: int | None = None  # in place of batch.rows
     row_length: int | None = None
     block_length: int | None = None  # of monolingual text, in tokens; None: the whole row
+    block_sentences: int | None = None  # lines of text in one block, at most; None: as many as fit
     packing: bool = True  # several pairs (or blocks shorter than a row) in one row
     draws: str | None = None  # objectives with one value here draw the same items with the same random choices
     options: typing.Any = field(default_factory=dict)  # of this objective alone: a class of engine/options.py

@@ -8,7 +8,8 @@
 What an item is, and how its sentences lie in it, is its form; a form is one `lay_` function that lists the pieces of
 items, and an entry in FORMS. No item is longer than block_length tokens, marks included.
 
-Text of one language, s1, s2, ... consecutive sentences, as many as fit:
+Text of one language, s1, s2, ... consecutive sentences, as many as fit (and at most block_sentences, where that is set;
+a sentence is a line of the text):
 
     blocks          <s> s1 </s> s2 </s> s3 </s>
     placeholders    <s> s1 </s> s2 </s> </s> ? ? </s>
@@ -171,11 +172,13 @@ class Stream:
         return np.concatenate(taken) if taken else np.empty((0, 4), np.int64)
 
 
-def block_bounds(lengths: np.ndarray, block_length: float, documents: np.ndarray | None = None) -> np.ndarray:
+def block_bounds(
+    lengths: np.ndarray, block_length: float, sentences: int | None = None, documents: np.ndarray | None = None
+) -> np.ndarray:
     """First sentence of each block: <s>, then whole sentences, each closed by </s>, until the next does not fit.
 
-    Lengths are (S,), or (ways, S) where a block must fit in each of several ways. With `documents`, (D + 1,) the first
-    sentence of each, a block also ends where its document ends.
+    Lengths are (S,), or (ways, S) where a block must fit in each of several ways. A block holds at most `sentences`
+    sentences. With `documents`, (D + 1,) the first sentence of each, a block also ends where its document ends.
     """
     ways = np.atleast_2d(lengths) + 1
     S = ways.shape[1]
@@ -184,6 +187,8 @@ def block_bounds(lengths: np.ndarray, block_length: float, documents: np.ndarray
         ends = np.cumsum(sizes, dtype=np.float64)
         fit = np.searchsorted(ends, ends - sizes + block_length - 1, side="right")
         following = np.minimum(following, fit)  # (S,) where the next block begins if one begins here
+    if sentences:
+        following = np.minimum(following, np.arange(S) + sentences)
     # a sentence that is too long alone makes a block of its own, cut
     following = np.maximum(following, np.arange(1, S + 1))
     bounds = [0]
@@ -197,6 +202,7 @@ class ItemOptions:
     """What an objective may choose about its items, whatever their form."""
 
     length: int  # tokens of the longest item
+    sentences: int | None = None  # of the longest item, in the forms that take as many as fit
     pair_separators: int = 2
     swap_sides: bool = True
     reserved_share: float = 0.0  # slots per token, in the forms that have slots
@@ -407,15 +413,16 @@ def cut_longer(lengths: np.ndarray, room: int | np.ndarray) -> np.ndarray:
 
 
 def bounds_of_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
-    return block_bounds(shards.sentence_lengths(), options.length)
+    return block_bounds(shards.sentence_lengths(), options.length, options.sentences)
 
 
 def bounds_of_half_blocks(shards: Shards, options: ItemOptions) -> np.ndarray:
-    return block_bounds(shards.sentence_lengths(), options.length // 2)
+    return block_bounds(shards.sentence_lengths(), options.length // 2, options.sentences)
 
 
 def bounds_beside_slots(shards: Shards, options: ItemOptions) -> np.ndarray:
-    return block_bounds(shards.sentence_lengths() * (1 + options.reserved_share), room_beside_slots(options) + 1)
+    lengths = shards.sentence_lengths() * (1 + options.reserved_share)
+    return block_bounds(lengths, room_beside_slots(options) + 1, options.sentences)
 
 
 def room_beside_slots(options: ItemOptions) -> float:
@@ -424,11 +431,12 @@ def room_beside_slots(options: ItemOptions) -> float:
 
 
 def bounds_within_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
-    return block_bounds(shards.sentence_lengths(), options.length, shards.document_offsets())
+    return block_bounds(shards.sentence_lengths(), options.length, options.sentences, shards.document_offsets())
 
 
 def bounds_of_segments(shards: Shards, options: ItemOptions) -> np.ndarray:
-    return block_bounds(shards.sentence_lengths(), options.length - 1, shards.document_offsets())  # a second <s>
+    room = options.length - 1  # a second <s>
+    return block_bounds(shards.sentence_lengths(), room, options.sentences, shards.document_offsets())
 
 
 def bounds_of_alternation(shards: Shards, options: ItemOptions) -> np.ndarray:
@@ -436,7 +444,7 @@ def bounds_of_alternation(shards: Shards, options: ItemOptions) -> np.ndarray:
     lengths = shards.sentence_lengths().reshape(-1, 2)  # (pairs, 2)
     pair = np.arange(len(lengths))
     ways = [lengths[pair, (pair + first) % 2] for first in (0, 1)]
-    return 2 * block_bounds(np.stack(ways), options.length)
+    return 2 * block_bounds(np.stack(ways), options.length, options.sentences)
 
 
 def bounds_of_documents(shards: Shards, options: ItemOptions) -> np.ndarray:
@@ -512,6 +520,7 @@ class Mixture:
         negative_share: float = 0.0,
         packing: bool = True,
         block_length: int | None = None,
+        block_sentences: int | None = None,
         vocabulary_sha256: str | None = None,
     ):
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
@@ -519,13 +528,13 @@ class Mixture:
         length = min(block_length or row_length, row_length)
         if length < SHORTEST:
             raise UserError(f"items of {length} tokens: raise row_length and block_length to {SHORTEST} or more")
-        self.options = ItemOptions(length, pair_separators, swap_sides, reserved_share, negative_share)
+        self.options = ItemOptions(length, block_sentences, pair_separators, swap_sides, reserved_share, negative_share)
         self.streams = [Stream(source, self.form, self.options, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]
         self.language_ids = [np.array([languages.index(code) for code in source.languages]) for source in sources]
         self.restarts = self.form.restarts or reset_positions
-        self.packing = packing and (length < row_length or not self.form.fills)
+        self.packing = packing and (length < row_length or bool(block_sentences) or not self.form.fills)
         counts = [shard.manifests[0] for stream in self.streams for shard in stream.shards]
         tokens, documents = (sum(count[key] for count in counts) for key in ("tokens", "documents"))
         document_length = tokens / max(1, documents) + 2 + pair_separators
