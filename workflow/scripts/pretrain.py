@@ -232,6 +232,7 @@ def backward(
     means = {name: value / max(1, count[name]) for name, value in zip(names, flat, strict=False)}
     pairs = zip(flat[len(names) :: 2], flat[len(names) + 1 :: 2], strict=True)
     means |= {name: total / max(1, n) for name, (total, n) in zip(noted, pairs, strict=True)}
+    means.setdefault("loss", sum(own.weights(objective).get(name, 1.0) * means[name] for name in names))
     means["predictions"] = count[names[0]]
     return {f"{objective.name}/{name}": value for name, value in means.items()}
 
