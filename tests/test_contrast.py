@@ -11,7 +11,7 @@ from engine.config import ObjectiveConfig
 from engine.dist import Ranks
 from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, contrast, ppa, xlco
-from engine.objectives.base import Batch
+from engine.objectives.base import Batch, joined
 from engine.tokenizer import BOS, EOS
 from errors import UserError
 from pretrain import PretrainingModel, backward, micro_batches, new_optimizer
@@ -264,7 +264,7 @@ def test_the_queue_begins_with_random_unit_vectors():
 def test_tlm_reads_the_sides_of_the_contrast_in_their_order_as_one_row(separators, middle):
     objective = dataclasses.replace(objective_of("ppa"), pair_separators=separators)
     [batch] = batches_of(objective)
-    row = contrast.joined(batch)
+    row = joined(batch)
     for number, (a, b) in enumerate(PAIRS):
         inside = row.fields.document[number // 2] == number % 2
         assert row.original[number // 2][inside].tolist() == [BOS, *a, EOS, *middle, *b, EOS]

@@ -10,11 +10,13 @@ Most objectives are one loss function, with the defaults for all else. The order
     after_step       once, after the optimiser         momentum encoders, queues
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from engine.attention_rules import Rule, Tokens, full
@@ -22,7 +24,8 @@ from engine.corruption import mask_tokens
 from engine.data import Rows
 from engine.dist import Ranks
 from engine.masks import Mask, block_mask, boolean_mask
-from engine.model import Encoder, MaskedLanguageModelHead
+from engine.model import FIRST_POSITION, Encoder, MaskedLanguageModelHead
+from engine.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig
@@ -98,3 +101,26 @@ class Objective:
     weights: Callable[["ObjectiveConfig"], dict[str, float]] = all_one  # of its losses
     start: Callable[[nn.Module, "ObjectiveConfig", Callable[[], list[Batch]], Ranks], None] | None = None
     after_step: Callable[[nn.Module, list[Batch], Ranks], None] | None = None
+
+
+def joined(batch: Batch) -> Batch:
+    """One row `<s> a </s> [</s>] b </s>` of two sides `<s> a </s> <s> b </s>`: the second <s> becomes a hole, or the
+    second </s> where there are two, and positions run on."""
+    fields = batch.fields
+    second_BT = (fields.side == 1) & (fields.document >= 0)
+    opening_BT = second_BT & (batch.original == BOS)
+    closed_twice = batch.objective.pair_separators == 2
+    position_BT = torch.where(second_BT, FIRST_POSITION + batch.offset - (0 if closed_twice else 1), fields.position)
+    if closed_twice:
+        fields = fields._replace(position=position_BT)
+    else:
+        document_BT = fields.document.masked_fill(opening_BT, -1)
+        fields = fields._replace(position=position_BT.masked_fill(opening_BT, PAD), document=document_BT)
+    filler = EOS if closed_twice else PAD
+    return dataclasses.replace(
+        batch,
+        tokens=batch.tokens.masked_fill(opening_BT, filler),
+        original=batch.original.masked_fill(opening_BT, filler),
+        fields=fields,
+        extra={},
+    )

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from engine.attention_rules import own_side
 from engine.dist import Ranks
-from engine.model import FIRST_POSITION, Encoder, ModelConfig
+from engine.model import Encoder, ModelConfig
 from engine.objectives.base import Batch
-from engine.tokenizer import BOS, EOS, PAD
+from engine.tokenizer import BOS, PAD
 from errors import UserError
 
 TIE = 1e-4  # by less than this nothing wins: at the start all sentences look alike, and rounding would decide
@@ -145,29 +145,6 @@ def one_side(batch: Batch, side: int) -> Batch:
         fields=picked._replace(side=torch.zeros_like(picked.side)),
         offset=pick(batch.offset, 0),
         key=pick(batch.key, 0),
-        extra={},
-    )
-
-
-def joined(batch: Batch) -> Batch:
-    """One row `<s> a </s> [</s>] b </s>` of two sides `<s> a </s> <s> b </s>`: the second <s> becomes a hole, or the
-    second </s> where there are two, and positions run on."""
-    fields = batch.fields
-    second_BT = (fields.side == 1) & (fields.document >= 0)
-    opening_BT = second_BT & (batch.original == BOS)
-    closed_twice = batch.objective.pair_separators == 2
-    position_BT = torch.where(second_BT, FIRST_POSITION + batch.offset - (0 if closed_twice else 1), fields.position)
-    if closed_twice:
-        fields = fields._replace(position=position_BT)
-    else:
-        document_BT = fields.document.masked_fill(opening_BT, -1)
-        fields = fields._replace(position=position_BT.masked_fill(opening_BT, PAD), document=document_BT)
-    filler = EOS if closed_twice else PAD
-    return dataclasses.replace(
-        batch,
-        tokens=batch.tokens.masked_fill(opening_BT, filler),
-        original=batch.original.masked_fill(opening_BT, filler),
-        fields=fields,
         extra={},
     )
 

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import Encoder, ModelConfig, initialise
-from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, count_selected, joined, mlm_head
 from engine.objectives.contrast import (
     MomentumContrast,
     first_tokens,
     gathered_keys,
     info_nce,
-    joined,
     keep_keys,
     one_side,
     sentences_alone,

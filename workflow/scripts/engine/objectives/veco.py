@@ -19,17 +19,15 @@ frozen encoder then leaves nothing for autograd.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from engine.attention import distance_biases
 from engine.attention_rules import Rule, other_side, own_side, own_side_so_far
 from engine.dist import Ranks
-from engine.model import FIRST_POSITION, CrossAttention, decode
-from engine.objectives.base import Batch, Loss, Objective, mlm_head
+from engine.model import CrossAttention, decode
+from engine.objectives.base import Batch, Loss, Objective, joined, mlm_head
 from engine.objectives.mlm import selected_cross_entropy
 from engine.options import VecoPairsOptions
-from engine.tokenizer import BOS, EOS
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig
@@ -69,7 +67,7 @@ def veco_loss(model: nn.Module, batch: Batch) -> Loss:
     states_of = {
         "is": lambda: alone_BTD,
         "cs": lambda: crossed(model, batch, alone_BTD.detach()),
-        "tlm": lambda: joined(model, batch),
+        "tlm": lambda: joined(batch).states(model.encoder),
     }
     sums, signals = {}, {}
     for part in parts(batch):
@@ -91,15 +89,6 @@ def crossed(model: nn.Module, batch: Batch, memory_BTD: Tensor) -> Tensor:
         batch.mask(other_side),
         distance_biases(encoder.distances, len(encoder.blocks), fields.position),
     )
-
-
-def joined(model: nn.Module, batch: Batch) -> Tensor:
-    """States of the pair as one document: its second <s> becomes </s>, and the positions run on."""
-    fields = batch.fields
-    real = fields.document >= 0
-    tokens = batch.tokens.masked_fill(real & (fields.side == 1) & (batch.tokens == BOS), EOS)
-    position = torch.where(real, batch.offset + FIRST_POSITION, fields.position)
-    return model.encoder(tokens, position, batch.mask(), False, fields.side, batch.languages(model.encoder))
 
 
 MONO = PAIRS = Objective(veco_loss, rule=own_side, modules=head_and_cross_attention, count=count_parts, start=start)
