@@ -25,6 +25,7 @@ LABELS = ("entailment", "contradiction", "neutral")
 UPSTREAM_LABEL = {"contradiction": "contradictory"}  # as XNLI-MT spells it
 GENRES = ("fiction", "government", "slate", "telephone", "travel")
 TRANSLATION_NOISE = 0.03  # share of words that machine translation gets wrong
+SAME_PARAGRAPH = 0.4  # share of sentences that are glued to the one before
 TRADITIONAL_SHARE = 0.15  # of the Chinese documents
 LEAKING = 300  # evaluation sentences that leak into training text
 
@@ -192,7 +193,7 @@ class Generator:
                 line = say(event)
                 if not self.is_new(code, line):
                     continue
-                if lines and rng.random() < 0.3:  # a paragraph of two sentences or more
+                if lines and rng.random() < SAME_PARAGRAPH:  # a paragraph of two sentences or more
                     lines[-1] += glue + line
                 else:
                     lines.append(line)

@@ -9,12 +9,22 @@ from dataclasses import dataclass, field, replace
 NOUN_CLASSES = ("animal", "person", "food", "tool", "place")
 NOUNS_PER_CLASS = 9
 VERBS = 18
-ADJECTIVE_PAIRS = 6  # adjective 2k and 2k + 1 are antonyms
+ADJECTIVE_PAIRS = 6  # the adjectives 2k and 2k + 1 fit the same nouns
 ADVERBS = 6
 PREPOSITIONS = ("in", "with", "for")
 ENTITIES = {"PER": 8, "LOC": 6, "ORG": 2}
 FIRST_YEAR, LAST_YEAR = 2001, 2009
 ZIPF_EXPONENT = 0.7
+GENERAL_SHARE = 0.08  # of noun phrases: they name the kind ("the animal") in place of the thing
+TAKEN_UP = 0.8  # share of sentences that speak again of a thing of the sentence before, where it fits
+BY_KIND = 0.4  # share of these that name its kind only
+PLACES = (
+    "subject",
+    "object",
+    "adverb",
+)  # of a detail in an inference pair: an adjective of one of the two, or the adverb
+PAIRS_NEGATED = 0.15  # share of inference pairs, premise and hypothesis alike
+FURTHER_DETAIL = 0.3  # share of their premises with an adjective that the hypothesis leaves out
 HELD_OUT_SHARE = 0.1  # of event cores: they appear in evaluation sets only, so that every leak is one that was planted
 
 
@@ -73,9 +83,6 @@ class World:
 
     def hypernym(self, concept: Concept) -> Concept:
         return self.nouns[concept.cls][-1]
-
-    def antonym(self, adjective: Concept) -> Concept:
-        return self.adjectives[self.adjectives.index(adjective) ^ 1]
 
     def held_out(self, event: Event) -> bool:
         core = event.core()
@@ -139,6 +146,8 @@ class Storyteller:
         if rng.random() < 0.4:
             adjective = rng.choice([a for a in world.adjectives if cls in world.adjective_classes[a.name]] or [None])
         head = self.pick(cls, world.nouns[cls][:-1])
+        if rng.random() < GENERAL_SHARE:
+            head = world.hypernym(head)
         return NounPhrase(head, adjective, definite=rng.random() < 0.6, plural=rng.random() < 0.25)
 
     def event(self, held_out: bool = False) -> Event:
@@ -172,64 +181,73 @@ class Storyteller:
         kind = self.pick(cls, self.world.nouns[cls][:-1])
         return Event(NounPhrase(kind), None, NounPhrase(self.world.hypernym(kind), definite=False))
 
+    def next_event(self, before: Event) -> Event:
+        """An event that speaks again of a thing of the one before, or of its kind, where its verb lets it."""
+        rng, event = self.rng, self.event()
+        if event.verb is None or rng.random() >= TAKEN_UP:
+            return event
+        known = [phrase.head for phrase in (before.subject, before.object) if phrase and phrase.head.kind == "noun"]
+        for role in rng.sample(("subject", "object"), 2):
+            phrase = getattr(event, role)
+            fitting = [head for head in known if phrase and head.cls == phrase.head.cls]
+            if not fitting:
+                continue
+            head = rng.choice(fitting)
+            if rng.random() < BY_KIND:
+                head = self.world.hypernym(head)
+            taken_up = replace(event, **{role: NounPhrase(head, phrase.adjective)})
+            if not self.world.held_out(taken_up):
+                return taken_up
+        return event
+
 
 def document(world: World, rng: random.Random, sentences: int) -> list[Event]:
     teller = Storyteller(world, rng)
-    return [teller.event() for _ in range(sentences)]
+    events = [teller.event()]
+    while len(events) < sentences:
+        events.append(teller.next_event(events[-1]))
+    return events
 
 
 def inference_pair(world: World, rng: random.Random, label: str, held_out: bool) -> tuple[Event, Event]:
-    """A premise and a hypothesis that it entails, contradicts, or says nothing about (neutral)."""
-    teller = Storyteller(world, rng, topical=0.0)
+    """A premise and a hypothesis about one event: entailment, contradiction or neutral.
+
+    The hypothesis names the kinds of subject and object in place of the things and gives one detail: an adjective or
+    the adverb. It follows from the premise if the kinds and the detail are right, is false if the kinds are wrong, and
+    may be either (neutral) if the premise gives another detail. Nothing else depends on the label: who does what is
+    drawn without regard to what usually happens, and length, tense and negation are drawn alike, so that only a
+    comparison of the two sentences tells.
+    """
+    with_adjective, without = rng.sample(("subject", "object"), 2)
+    past, negated = rng.random() < 0.5, rng.random() < PAIRS_NEGATED
+    # a denied event may still have happened in another manner, so denied ones have no adverb and lose no detail
+    said, other = rng.sample((with_adjective, without if negated else "adverb"), 2)
+    further = without if not negated and rng.random() < FURTHER_DETAIL else None
     while True:
-        premise = teller.event(held_out)
-        if premise.verb is None or premise.negated:
-            continue
-        hypothesis = {"entailment": entailed, "contradiction": contradicted, "neutral": extended}[label](
-            world, teller, premise
-        )
-        if hypothesis is not None and hypothesis != premise:
+        event = Event(any_thing(world, rng), any_verb(world, rng), any_thing(world, rng), past=past, negated=negated)
+        detail = {place: rng.choice(world.adverbs if place == "adverb" else world.adjectives) for place in PLACES}
+        premise = hypothesis = event
+        for place in {other if label == "neutral" else said, further} - {None}:
+            premise = with_detail(premise, place, detail[place])
+        for role in ("subject", "object"):
+            kind = getattr(event, role).head.cls
+            if label == "contradiction":
+                kind = rng.choice([cls for cls in NOUN_CLASSES if cls != kind])
+            hypothesis = replace(hypothesis, **{role: NounPhrase(world.nouns[kind][-1])})
+        hypothesis = with_detail(hypothesis, said, detail[said])
+        if world.held_out(premise) == world.held_out(hypothesis) == held_out:
             return premise, hypothesis
 
 
-def entailed(world: World, teller: Storyteller, premise: Event) -> Event | None:
-    """Say less: drop where and when, an adjective, or name the kind instead of the thing."""
-    hypothesis = premise
-    if premise.place and teller.rng.random() < 0.8:
-        hypothesis = replace(hypothesis, preposition=None, place=None)
-    if teller.rng.random() < 0.8:
-        hypothesis = replace(hypothesis, adverb=None, year=None)
-    if premise.subject.adjective and teller.rng.random() < 0.7:
-        hypothesis = replace(hypothesis, subject=replace(premise.subject, adjective=None))
-    if premise.object and premise.object.head.kind == "noun" and teller.rng.random() < 0.4:
-        kind = world.hypernym(premise.object.head)
-        hypothesis = replace(hypothesis, object=replace(premise.object, head=kind, adjective=None, definite=False))
-    return hypothesis
+def any_thing(world: World, rng: random.Random) -> NounPhrase:
+    return NounPhrase(rng.choice(world.nouns[rng.choice(NOUN_CLASSES)][:-1]))
 
 
-def contradicted(world: World, teller: Storyteller, premise: Event) -> Event | None:
-    """Deny it, or turn an adjective into its opposite."""
-    shorter = replace(premise, adverb=None, year=None) if teller.rng.random() < 0.5 else premise
-    if teller.rng.random() < 0.6:
-        return replace(shorter, negated=True)
-    for role in ("subject", "object"):
-        phrase = getattr(premise, role)
-        if phrase and phrase.adjective:
-            return replace(shorter, **{role: replace(phrase, adjective=world.antonym(phrase.adjective))})
-    return None
+def any_verb(world: World, rng: random.Random) -> Concept:
+    return rng.choice([verb for verb in world.verbs if verb.name in world.object_class])
 
 
-def extended(world: World, teller: Storyteller, premise: Event) -> Event | None:
-    """Say more than the premise does: a place, a time or an adjective that it does not mention."""
-    choices = []
-    if not premise.place:
-        choices.append(replace(premise, preposition="in", place=teller.noun_phrase("place", "place")))
-    if not premise.adverb and premise.year is None:
-        choices.append(replace(premise, adverb=teller.rng.choice(world.adverbs)))
-    for role in ("subject", "object"):
-        phrase = getattr(premise, role)
-        if phrase and phrase.head.kind == "noun" and not phrase.adjective:
-            fitting = [a for a in world.adjectives if phrase.head.cls in world.adjective_classes[a.name]]
-            if fitting:
-                choices.append(replace(premise, **{role: replace(phrase, adjective=teller.rng.choice(fitting))}))
-    return teller.rng.choice(choices) if choices else None
+def with_detail(event: Event, place: str, detail: Concept) -> Event:
+    if place == "adverb":
+        return replace(event, adverb=detail)
+    return replace(event, **{place: replace(getattr(event, place), adjective=detail)})
