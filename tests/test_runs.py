@@ -12,13 +12,14 @@ import yaml
 
 import plan
 import resolve_run
-from engine.checkpoint import load_weights
-from engine.config import RunConfig, load_run
+from engine.checkpoint import load_encoder, load_weights
+from engine.config import InitConfig, RunConfig, load_run
 from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
-from pretrain import PretrainingModel, first_pairs, pretrain
+from errors import UserError
+from pretrain import PretrainingModel, first_pairs, load_initial_weights, pretrain
 from small_corpus import VOCABULARY, write_corpus
 from test_every_mix import arguments
 from test_pretrain import corpus  # noqa: F401  (a fixture)
@@ -185,4 +186,14 @@ def test_every_run_trains(smoke, briefly, name):
     if not smoke.runs[name]["schedule"].get("alternate"):
         assert {key.split("/")[0] for key in losses if "/" in key} == objectives
     assert all(math.isfinite(value) for value in losses.values())
+    encoder, metadata = load_encoder(out)  # as fine-tuning reads it
+    assert sum(weight.numel() for weight in encoder.parameters()) == cost["parameters"]["encoder"]
+    assert metadata["run"] == out.parent.name
     assert set(cost["objectives"]) <= objectives and (cost["flops"] > 0) == bool(objectives)
+
+
+def test_weights_of_another_run_are_refused(briefly):
+    path = briefly("xlm-r")
+    own = load_weights(path)[1]["run_hash"]
+    with pytest.raises(UserError, match=rf"weights of run xlm-r \({own}\), not of xlm-r \(0000\); train xlm-r again"):
+        load_initial_weights(torch.nn.Module(), InitConfig("xlm-r", run_hash="0000"), path)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from atomic import atomic_path
 from engine.model import Encoder, ModelConfig
 from errors import UserError
+from typed import build
 
 
 def save_weights(path: str | Path, weights: nn.Module | dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -55,7 +56,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, str]]:
     weights, metadata = load_weights(path)
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata)")
-    encoder = Encoder(ModelConfig(**json.loads(metadata["model"])))
+    encoder = Encoder(build(ModelConfig, json.loads(metadata["model"]), "model"))
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     try:
