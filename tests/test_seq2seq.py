@@ -19,6 +19,7 @@ from engine.objectives import OBJECTIVES, seq2seq
 from engine.objectives.base import Batch
 from engine.randomness import mix
 from engine.tokenizer import BOS, EOS, PAD
+from errors import UserError
 from pretrain import PretrainingModel, micro_batches
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
@@ -339,3 +340,8 @@ def test_the_longest_text_has_sentinels_enough(double):  # noqa: F811
         texts = made_up_texts(1, 1, CONFIG.positions - 4)
         [(source, _, _)] = noised(texts, own)
         assert source.count(WIDE - 1) <= len(model.sentinels.weight)
+
+
+def test_spans_of_less_than_a_token_are_refused():
+    with pytest.raises(UserError, match=r"options\.span: 0\.5 is less"):
+        objective("spans", span=0.5)

@@ -120,8 +120,13 @@ class DenoisingOptions(Options):
 @dataclass(frozen=True)
 class SpanOptions(Options):
     removed_share: float = 0.15
-    span: float = 3.0
+    span: float = 3.0  # mean, in tokens
     decoder_layers: int = 12
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.span < 1:
+            raise UserError(f"options.span: {self.span} is less than the one token that a span has at least")
 
 
 @dataclass(frozen=True)
