@@ -19,7 +19,7 @@ from torch import nn
 import finetune
 import predict
 from engine.checkpoint import describe_model, load_weights, save_weights
-from engine.heads import ClassificationHead, TaggingHead, classify, mean_states, tag
+from engine.heads import ClassificationHead, TaggingHead, classify, encode, mean_states, tag
 from engine.model import Encoder, ModelConfig
 from engine.rows import cut_pair, pad, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import UNK, Tokenizer
@@ -221,7 +221,7 @@ def test_equal_seeds_give_equal_bytes_whatever_the_global_generator_does(tiny, t
 def test_training_leaves_the_global_generator_as_it_was(tiny):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     encoder, _ = finetune.load_encoder(tiny["model"])
-    train = finetune.TrainingRows([[0, 5, 2], [0, 6, 2]] * 20, [[0], [1]] * 20)
+    train = finetune.TrainingRows([[0, 5, 2], [0, 6, 2]] * 20, [[0], [1]] * 20, ["en"] * 40)
     dev = {"en": finetune.DevSet([[0, 5, 2], [0, 6, 2]], [0, 1])}
     before = torch.get_rng_state()
     finetune.search(encoder, train, dev, recipe, 1, "cpu")
@@ -408,7 +408,7 @@ def test_a_batch_in_pieces_is_one_batch(kind):
         labels = [[rng.randint(0, 2)] for _ in rows]
     else:
         labels = [[-100, *(rng.choice([-100, 0, 1, 2]) for _ in row[2:]), -100] for row in rows]
-    train = finetune.TrainingRows(rows, labels)
+    train = finetune.TrainingRows(rows, labels, ["en"] * len(rows))
     results = []
     for pieces in (None, 3):
         torch.manual_seed(0)
@@ -505,7 +505,7 @@ def test_predicted_tags_are_the_gold_tokens_at_any_max_length(tiny, tagger):
     sentences = ud_pos.read_ud(tiny["raw"] / UD, "test", ["de"])["de"]
     for max_length in (3, 5, 9, 64):
         windows = tag_windows(Tokenizer(tiny["spm"]), [s.tokens for s in sentences], max_length)
-        tags = tag(encoder, head, windows, len(sentences), 8)
+        tags = tag(encoder, head, windows, len(sentences), "en", 8)
         assert [len(t) for t in tags] == [len(s.tokens) for s in sentences]
 
 
@@ -514,14 +514,14 @@ def test_padding_changes_no_class(tiny, tuned):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     head = predict.load_head(str(tuned), encoder, metadata, recipe)
     rows = [[0, 5, 2], [0, *range(4, 30), 2], [0, 7, 9, 2]]
-    assert classify(encoder, head, rows, 3) == [classify(encoder, head, [row], 1)[0] for row in rows]
+    assert classify(encoder, head, rows, "en", 3) == [classify(encoder, head, [row], "en", 1)[0] for row in rows]
 
 
 def test_mean_states_count_specials_and_no_padding(tiny):
     encoder, _ = finetune.load_encoder(tiny["model"])
     encoder.eval()
     rows = [[0, 5, 6, 7, 8, 2], [0, 9, 2], [0, 5, 6, 7, 8, 2]]
-    means = mean_states(encoder, rows, 2)
+    means = mean_states(encoder, rows, "en", 2)
     assert means.shape == (3, 3, 32)
     with torch.no_grad():
         for i, row in enumerate(rows):
@@ -541,3 +541,20 @@ def test_retrieval_finds_equal_sentences_and_breaks_ties_downwards(tiny, tmp_pat
     assert table[49][3:] == [3, 3, 3]
     assert json.loads((folder / "predictions.json").read_text())["layer"] == 1
     assert (folder / "test-de.tsv").read_text().splitlines()[:49] == [str(i) for i in range(49)]
+
+
+def test_sides_and_languages_reach_models_that_embed_them():
+    torch.manual_seed(0)
+    config = ModelConfig(1, 8, 2, 16, 20, 30, dropout=0.0, attention_dropout=0.0, token_types=2, languages=2)
+    encoder = Encoder(config).eval()
+    encoder.language_codes = ["de", "en"]
+    rows = [[0, 5, 6, 2, 2, 7, 2], [0, 5, 2]]
+    states, real = encode(encoder, rows, ["de", "sw"])
+    first = torch.tensor([rows[0]])
+    sides, german = torch.tensor([[0, 0, 0, 0, 1, 1, 1]]), torch.zeros(1, 7, dtype=torch.long)
+    assert torch.allclose(states[0], encoder(first, sides_BT=sides, languages_BT=german)[0], atol=1e-6)
+    assert not torch.allclose(states[0], encoder(first, sides_BT=sides, languages_BT=german + 1)[0], atol=1e-3)
+    assert not torch.allclose(states[0], encoder(first, sides_BT=german, languages_BT=german)[0], atol=1e-3)
+    second = encoder(torch.tensor([rows[1]]), sides_BT=german[:, :3], languages_BT=german[:, :3] + 1)
+    assert torch.allclose(states[1, :3], second[0], atol=1e-6)  # an unknown language passes for English
+    assert real.tolist() == [[True] * 7, [True] * 3 + [False] * 4]

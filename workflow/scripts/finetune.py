@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from atomic import write_json
 from datasets import DATASETS_TSV, LANGUAGES_TSV
 from engine.checkpoint import load_encoder, save_weights
-from engine.heads import HEADS, IGNORED, classify, tag
+from engine.heads import HEADS, IGNORED, classify, encode, tag
 from engine.metrics import accuracy, run_f1
 from engine.model import FIRST_POSITION, Encoder
-from engine.rows import Window, pad, pair_rows, shuffled_batches, tag_windows
+from engine.rows import Window, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 from tasks import task_module
@@ -36,6 +36,7 @@ SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so th
 class TrainingRows:
     rows: list[list[int]]
     labels: list[list[int]]  # one per row (classification), or one per token with IGNORED off the words' first pieces
+    languages: list[str]
 
 
 @dataclass
@@ -139,13 +140,15 @@ def read_training_rows(
     module = task_module(recipe.task)
     examples_of = module.read_train(paths, recipe.train_languages, recipe.expected("train", enforce))
     examples = [example for language in recipe.train_languages for example in examples_of[language]]
+    languages = [language for language in recipe.train_languages for _ in examples_of[language]]
     if recipe.train_limit is not None and recipe.train_limit < len(examples):
         drawn = torch.randperm(len(examples), generator=torch.Generator().manual_seed(SAMPLE_SEED))
-        examples = [examples[i] for i in sorted(drawn[: recipe.train_limit].tolist())]
+        kept = sorted(drawn[: recipe.train_limit].tolist())
+        examples, languages = [examples[i] for i in kept], [languages[i] for i in kept]
     number = {label: i for i, label in enumerate(recipe.labels)}
     if recipe.kind == "classification":
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
-        return TrainingRows(rows, [[number[example.label]] for example in examples])
+        return TrainingRows(rows, [[number[example.label]] for example in examples], languages)
     windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
     labels, done = [], [0] * len(examples)
     for window in windows:
@@ -155,7 +158,7 @@ def read_training_rows(
         for place, tag_name in zip(window.first, tags, strict=False):
             row_labels[place] = number[tag_name]
         labels.append(row_labels)
-    return TrainingRows([window.row for window in windows], labels)
+    return TrainingRows([window.row for window in windows], labels, [languages[w.sentence] for w in windows])
 
 
 def read_dev_sets(
@@ -311,13 +314,14 @@ def train_step(
     size = hyper.device_rows or len(batch)
     for start in range(0, len(batch), size):
         part = batch[start : start + size]
-        tokens_BT, real_BT = pad([train.rows[i] for i in part], device)
         widest = max(len(train.labels[i]) for i in part)
         labels = torch.tensor(
             [train.labels[i] + [IGNORED] * (widest - len(train.labels[i])) for i in part], device=device
         )
+        rows, languages = [train.rows[i] for i in part], [train.languages[i] for i in part]
         with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
-            logits = model["head"](model["encoder"](tokens_BT, mask=real_BT))  # (B, C) or (B, T, C)
+            states_BTD, _ = encode(model["encoder"], rows, languages, device)
+            logits = model["head"](states_BTD)  # (B, C) or (B, T, C)
         loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         loss = loss / labelled
         loss.backward()
@@ -332,10 +336,12 @@ def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device:
     scores = {}
     for language, dev_set in dev.items():
         if recipe.kind == "classification":
-            classes = classify(model["encoder"], model["head"], dev_set.rows, PREDICT_ROWS, device)
+            classes = classify(model["encoder"], model["head"], dev_set.rows, language, PREDICT_ROWS, device)
             scores[language] = accuracy(dev_set.gold, classes)
         else:
-            found = tag(model["encoder"], model["head"], dev_set.rows, len(dev_set.gold), PREDICT_ROWS, device)
+            found = tag(
+                model["encoder"], model["head"], dev_set.rows, len(dev_set.gold), language, PREDICT_ROWS, device
+            )
             scores[language] = run_f1(dev_set.gold, [[recipe.labels[c] for c in tags] for tags in found])
     return scores
 

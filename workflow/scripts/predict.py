@@ -105,24 +105,32 @@ def predict_language(
     path = folder / f"test-{language}.tsv"
     if recipe.kind == "classification":
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
-        module.write_predictions(path, [recipe.labels[c] for c in classify(encoder, head, rows, batch_rows, device)])
+        classes = classify(encoder, head, rows, language, batch_rows, device)
+        module.write_predictions(path, [recipe.labels[c] for c in classes])
     elif recipe.kind == "tagging":
         windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
-        tagged = tag(encoder, head, windows, len(examples), batch_rows, device)
+        tagged = tag(encoder, head, windows, len(examples), language, batch_rows, device)
         module.write_predictions(path, [[recipe.labels[c] for c in tags] for tags in tagged])
     else:
-        by_layer = retrieve(examples, max_length, encoder, tokenizer, batch_rows, device)
+        by_layer = retrieve(examples, language, max_length, encoder, tokenizer, batch_rows, device)
         layer = recipe.recipe.layer_of(encoder.config.layers)
         module.write_predictions(path, by_layer["en-xx", layer])
         tatoeba.write_layer_predictions(folder / f"layers-{language}.tsv", by_layer)
 
 
 def retrieve(
-    pair: tuple[list[str], list[str]], max_length: int, encoder: Encoder, tokenizer: Tokenizer, batch_rows, device
+    pair: tuple[list[str], list[str]],
+    language: str,
+    max_length: int,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    batch_rows: int,
+    device: str,
 ) -> dict[tuple[str, int], list[int]]:
     """Nearest line numbers by (direction, layer). The states of a language stay in memory, and only for its turn."""
     foreign, english = (
-        mean_states(encoder, sentence_rows(tokenizer, side, max_length), batch_rows, device) for side in pair
+        mean_states(encoder, sentence_rows(tokenizer, side, max_length), code, batch_rows, device)
+        for side, code in zip(pair, (language, "en"), strict=True)
     )
     answers = {}
     for layer, (foreign_ND, english_ND) in enumerate(zip(foreign, english, strict=True)):

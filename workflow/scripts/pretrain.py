@@ -83,6 +83,17 @@ def tell_sources(run: RunConfig, sources: dict[str, list[Source]]) -> RunConfig:
     return dataclasses.replace(run, objectives=objectives)
 
 
+def languages_of(run: RunConfig) -> list[str]:
+    """The codes of the rows of the language table."""
+    codes = language_codes(run.objectives[0].sources) if run.objectives else []
+    if len(codes) > run.model.languages:
+        raise UserError(
+            f"run {run.name}: model.languages is {run.model.languages}, but the sampling plan has {len(codes)}: "
+            f"{', '.join(codes)}; raise it"
+        )
+    return codes
+
+
 def first_pairs(sources: list[Source], limit: int | None) -> list[Source]:
     """Of each language pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
     if limit is None:
@@ -393,6 +404,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
 
     torch.manual_seed(stable_hash(seed, "init"))
     model = PretrainingModel(run)
+    if run.model.languages:
+        model.encoder.language_codes = languages_of(run)
     if run.init:
         load_initial_weights(model, run.init, arguments.init)
     model.to(ranks.device).train()
@@ -517,6 +530,8 @@ def finish(
         "vocabulary_sha256": sha256_of(arguments.vocabulary),
         "dtype": "float32",
     }
+    if run.model.languages:
+        metadata["languages"] = json.dumps(model.encoder.language_codes)
     kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}
     save_weights(arguments.out, kept, metadata)
     shutil.rmtree(folder, ignore_errors=True)

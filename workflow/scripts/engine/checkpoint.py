@@ -63,6 +63,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, str]]:
         encoder.load_state_dict(own)
     except RuntimeError as error:
         raise UserError(f"{path}: {error}") from None
+    encoder.language_codes = json.loads(metadata.get("languages", "[]"))
     return encoder, metadata
 
 

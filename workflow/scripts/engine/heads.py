@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from engine.model import Encoder, initialise
 from engine.rows import Window, ordered_batches, pad
+from engine.tokenizer import EOS
 
 IGNORED = -100  # label of a place that carries none
 
@@ -42,20 +43,51 @@ class TaggingHead(nn.Module):
         return self.output(self.dropout(states_BTD))  # (B, T, C)
 
 
+def encode(
+    encoder: Encoder,
+    rows: Sequence[Sequence[int]],
+    languages: Sequence[str],
+    device: str = "cpu",
+    all_layers: bool = False,
+) -> tuple[Tensor | list[Tensor], Tensor]:
+    """States of the padded rows, and which tokens are real (B, T); sides and languages for models that embed them."""
+    tokens_BT, real_BT = pad(rows, device)
+    sides_BT = languages_BT = None
+    if encoder.config.token_types:
+        ends_BT = tokens_BT == EOS
+        sides_BT = (ends_BT.cumsum(1) - ends_BT.long()).clamp(max=1)  # whatever follows the first </s>
+    if encoder.config.languages:
+        numbers_B = torch.tensor([language_number(encoder, code) for code in languages], device=device)
+        languages_BT = numbers_B[:, None].expand_as(tokens_BT)
+    states = encoder(tokens_BT, None, real_BT, all_layers, sides_BT, languages_BT)
+    return states, real_BT
+
+
+def language_number(encoder: Encoder, code: str) -> int:
+    """Languages that the model was not trained on pass for English, as in XTREME's scripts for XLM."""
+    codes = encoder.language_codes
+    return codes.index(code if code in codes else "en")
+
+
 HEADS = {"classification": ClassificationHead, "tagging": TaggingHead}
 
 
 @torch.no_grad()
 def classify(
-    encoder: Encoder, head: nn.Module, rows: Sequence[Sequence[int]], batch_rows: int, device: str = "cpu"
+    encoder: Encoder,
+    head: nn.Module,
+    rows: Sequence[Sequence[int]],
+    language: str,
+    batch_rows: int,
+    device: str = "cpu",
 ) -> list[int]:
     """Most likely class of each row, in the order of the rows."""
     encoder.eval()
     head.eval()
     classes = [0] * len(rows)
     for batch in ordered_batches([len(row) for row in rows], batch_rows):
-        tokens_BT, real_BT = pad([rows[i] for i in batch], device)
-        best_B = head(encoder(tokens_BT, mask=real_BT)).argmax(-1).tolist()
+        states_BTD, _ = encode(encoder, [rows[i] for i in batch], [language] * len(batch), device)
+        best_B = head(states_BTD).argmax(-1).tolist()
         for i, best in zip(batch, best_B, strict=True):
             classes[i] = best
     return classes
@@ -63,15 +95,21 @@ def classify(
 
 @torch.no_grad()
 def tag(
-    encoder: Encoder, head: nn.Module, windows: Sequence[Window], sentences: int, batch_rows: int, device: str = "cpu"
+    encoder: Encoder,
+    head: nn.Module,
+    windows: Sequence[Window],
+    sentences: int,
+    language: str,
+    batch_rows: int,
+    device: str = "cpu",
 ) -> list[list[int]]:
     """Most likely class of each word, per sentence; the windows of a sentence are glued in their order."""
     encoder.eval()
     head.eval()
     tags: list[list[int]] = [[] for _ in windows]
     for batch in ordered_batches([len(window.row) for window in windows], batch_rows):
-        tokens_BT, real_BT = pad([windows[i].row for i in batch], device)
-        best_BT = head(encoder(tokens_BT, mask=real_BT)).argmax(-1).tolist()
+        states_BTD, _ = encode(encoder, [windows[i].row for i in batch], [language] * len(batch), device)
+        best_BT = head(states_BTD).argmax(-1).tolist()
         for i, best_T in zip(batch, best_BT, strict=True):
             tags[i] = [best_T[place] for place in windows[i].first]
     glued: list[list[int]] = [[] for _ in range(sentences)]
@@ -81,7 +119,9 @@ def tag(
 
 
 @torch.no_grad()
-def mean_states(encoder: Encoder, rows: Sequence[Sequence[int]], batch_rows: int, device: str = "cpu") -> Tensor:
+def mean_states(
+    encoder: Encoder, rows: Sequence[Sequence[int]], language: str, batch_rows: int, device: str = "cpu"
+) -> Tensor:
     """Mean over each row's tokens, specials included and padding not, at every layer: (layers + 1, rows, D), on CPU.
 
     Equal rows are encoded once, so that they get equal vectors whatever they are batched with.
@@ -91,9 +131,9 @@ def mean_states(encoder: Encoder, rows: Sequence[Sequence[int]], batch_rows: int
     number = {row: i for i, row in enumerate(unique)}
     means = torch.empty(len(encoder.blocks) + 1, len(unique), encoder.config.width)
     for batch in ordered_batches([len(row) for row in unique], batch_rows):
-        tokens_BT, real_BT = pad([unique[i] for i in batch], device)
+        layers, real_BT = encode(encoder, [unique[i] for i in batch], [language] * len(batch), device, all_layers=True)
         weights_BT1 = (real_BT / real_BT.sum(1, keepdim=True))[..., None]
-        for layer, states_BTD in enumerate(encoder(tokens_BT, mask=real_BT, all_layers=True)):
+        for layer, states_BTD in enumerate(layers):
             means[layer, batch] = (states_BTD * weights_BT1).sum(1).float().cpu()
     return means[:, [number[tuple(row)] for row in rows]]
 

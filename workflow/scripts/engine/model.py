@@ -168,6 +168,7 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
+        self.language_codes: list[str] = []  # of the rows of `languages`; a weights file says them
         self.tokens = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)
         if config.absolute_positions:
             self.positions = nn.Embedding(config.positions, config.width, padding_idx=PAD)
