@@ -15,7 +15,7 @@ PREPOSITIONS = ("in", "with", "for")
 ENTITIES = {"PER": 8, "LOC": 6, "ORG": 2}
 FIRST_YEAR, LAST_YEAR = 2001, 2009
 ZIPF_EXPONENT = 0.7
-GENERAL_SHARE = 0.08  # of noun phrases: they name the kind ("the animal") in place of the thing
+GENERAL_SHARE = 0.04  # of noun phrases: they name the kind ("the animal") in place of the thing
 TAKEN_UP = 0.8  # share of sentences that speak again of a thing of the sentence before, where it fits
 BY_KIND = 0.4  # share of these that name its kind only
 PLACES = (
@@ -227,8 +227,10 @@ def inference_pair(world: World, rng: random.Random, label: str, held_out: bool)
         event = Event(any_thing(world, rng), any_verb(world, rng), any_thing(world, rng), past=past, negated=negated)
         detail = {place: rng.choice(world.adverbs if place == "adverb" else world.adjectives) for place in PLACES}
         premise = hypothesis = event
-        for place in {other if label == "neutral" else said, further} - {None}:
-            premise = with_detail(premise, place, detail[place])
+        premise_says = other if label == "neutral" else said
+        premise = with_detail(premise, premise_says, detail[premise_says])
+        if further:
+            premise = with_detail(premise, further, detail[further])
         for role in ("subject", "object"):
             kind = getattr(event, role).head.cls
             if label == "contradiction":
