@@ -112,8 +112,8 @@ class Generator:
         return [(label := LABELS[i % 3], *inference_pair(self.world, rng, label, held_out)) for i in range(n)]
 
     def translate(self, rng: random.Random, code: str, event: Event) -> str:
-        """Outside English some words come out wrong. Upstream's training text is tokenised (a space before the full stop)
-        and its test sets are not: a model of the size that a laptop trains does not bridge that, so here neither is."""
+        """Outside English some words come out wrong. Upstream's training text is tokenised (a space before the full
+        stop), its test sets are not: a model as small as a laptop trains does not bridge that, so here neither is."""
         tokens = self.speakers[code].say(event)
         if code != "en":
             stems = list(self.speakers[code].language.stems.values())
