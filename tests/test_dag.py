@@ -185,7 +185,7 @@ AFTER_CLEANING = EVALUATION | {
 
 def test_a_plot_script_plans_its_figures_and_the_document(tree):
     edit(tree, "workflow/scripts/plot_figure.py", "import argparse", "# red\nimport argparse")
-    assert planned(tree) == {"plot_figure": 3, "make_document": 1}
+    assert planned(tree) == {"plot_figure": 4, "make_document": 1}
 
 
 def test_a_figure_spec_plans_that_figure(tree):
@@ -368,7 +368,7 @@ def test_a_changed_world_is_a_new_world(tree):
 def test_switching_the_scale_back_and_forth_only_assembles_again(tree):
     edit(tree, "config/scales/mini.yaml", "seeds: [1, 2, 3]", "seeds: [1]")
     snakemake(tree, "--cores", "2", "--config", "scale=mini")
-    assembled = {"make_table": 5, "plot_figure": 3, "make_document": 1}
+    assembled = {"make_table": 6, "plot_figure": 4, "make_document": 1}
     assert planned(tree, scale="mini") == {}
     assert planned(tree, scale="smoke") == assembled
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")
