@@ -258,3 +258,8 @@ def test_documents_are_never_cut_between_batches(tmp_path: Path) -> None:
     batches = list(read_mono(tmp_path / "0.clean.txt.zst"))
     assert len(batches) > 1
     assert [length for _, lengths in batches for length in lengths] == [3000] * 9
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"absent\.txt\.zst: no such file"):
+        sha256_of(tmp_path / "absent.txt.zst")

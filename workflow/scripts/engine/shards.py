@@ -32,8 +32,11 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 
 def sha256_of(path: str | Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
 
 
 def array_path(manifest: str | Path, array: str) -> Path:
