@@ -31,6 +31,10 @@ LANGUAGES = 8
 MEAN_SENTENCE = 30  # tokens, geometric
 
 
+def language(number: int) -> str:
+    return f"l{number}" if number else "en"
+
+
 def make_sources(folder: Path, kind: str, sentences: int, vocabulary: int = VOCABULARY) -> list[Source]:
     rng = np.random.default_rng(0)
     sources = []
@@ -41,13 +45,13 @@ def make_sources(folder: Path, kind: str, sentences: int, vocabulary: int = VOCA
         manifest = folder / kind / str(number) / "0.json"
         manifest.parent.mkdir(parents=True)
         write_shard(manifest, [(tokens, lengths, documents)], kind, vocabulary, "made up", "made up")
-        name = f"l{number}" if kind == "mono" else f"l0-l{number}"
+        name = language(number) if kind == "mono" else f"en-{language(number + 1)}"
         sources.append(Source(kind, "made-up", name, 1 / LANGUAGES, (manifest,)))
     return sources
 
 
 def measure(sources: list[Source], form: str, rows: int, row_length: int, steps: int) -> dict:
-    mixture = Mixture(sources, form, rows, row_length, 1, [f"l{number}" for number in range(LANGUAGES)])
+    mixture = Mixture(sources, form, rows, row_length, 1, [language(number) for number in range(LANGUAGES + 1)])
     spec = MaskSpec()
 
     def step() -> int:
