@@ -31,8 +31,8 @@ test: lint $(TEST_STAMP)
 	python -m pytest
 
 lint: setup
-	ruff check workflow tests
-	ruff format --check workflow tests
+	ruff check workflow tests benchmarks
+	ruff format --check workflow tests benchmarks
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 

@@ -35,7 +35,7 @@ rule models:
         pretrain_outputs(),
 
 
-# Losses and health signals by step, one page a run: results/<scale>/runs/<run>/training.png
+# Losses and health signals by step, one page a run: results/<scale>/runs/<run>/training.png, the same in short: training.tsv
 rule training:
     input:
         training_plots(),

@@ -1,10 +1,12 @@
 """What each method costs per token, relative to MMLM + TLM: seconds of a training step, and FLOPs by our accounting.
 
 All methods take turns on made-up text of real lengths, with the rows, row length and model shape given here; a method's
-own parts (generator, cross-attention, momentum encoder) keep their proportions. The figure is the median over the turns
-of (seconds per token of the method) / (seconds per token of MMLM + TLM in the same turn). ERNIE-M's paper says 1.075.
+own parts (generator, cross-attention, momentum encoder) keep their proportions. `cost` is the median over the turns of
+(seconds per token of the method) / (seconds per token of MMLM + TLM in the same turn); `flops` the same ratio of the
+FLOPs of these steps by our counting, `flops_by_the_papers_counting` by that of XLM-E's table 2 (engine/cost.py).
+ERNIE-M's paper says 1.075.
 
-    python benchmarks/method_cost.py --out benchmarks/results/method_cost.json
+    python benchmarks/method_cost.py --out benchmarks/results/method_cost.json      # a quarter of an hour
 """
 
 import argparse
@@ -27,6 +29,7 @@ from loader_throughput import make_sources  # noqa: E402
 
 import plan  # noqa: E402
 import pretrain  # noqa: E402
+from engine import cost  # noqa: E402
 from engine.config import RunConfig  # noqa: E402
 from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
@@ -35,6 +38,7 @@ from typed import build  # noqa: E402
 
 BASELINE = "xlm"
 METHODS = ("xlm-r", BASELINE, "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")
+COUNTINGS = {"ours": "flops", "papers": "flops_by_the_papers_counting"}
 SHAPE = ("layers", "width", "heads", "ffn")
 
 
@@ -78,8 +82,8 @@ class Trainer:
         self.optimizer = pretrain.new_optimizer(self.model, run, pretrain.frozen_weights(self.model, run), self.step)
         pretrain.start_objectives(self.model, run, self.mixtures, ranks)
 
-    def train(self) -> tuple[float, float]:
-        """Seconds and tokens of one step."""
+    def train(self) -> dict[str, float]:
+        """One step: its seconds, tokens, and FLOPs by both countings."""
         self.step += 1
         started = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
@@ -91,8 +95,19 @@ class Trainer:
                 after_step(self.model, batches, self.ranks)
         if self.ranks.device.type == "cuda":
             torch.cuda.synchronize()
-        tokens = sum(value for name, value in signals.items() if name.endswith("/tokens"))
-        return time.perf_counter() - started, tokens
+        seconds = time.perf_counter() - started
+        flops = cost.flops(self.run, pretrain.seen_over(self.run, signals)).values()
+        return {
+            "seconds": seconds,
+            "tokens": sum(value for name, value in signals.items() if name.endswith("/tokens")),
+            **{counting: sum(one[counting] for one in flops) for counting in COUNTINGS},
+        }
+
+
+def per_token(own: list[dict[str, float]], base: list[dict[str, float]], what: str) -> list[float]:
+    """Turn by turn, how many times what the baseline needs for a token."""
+    pairs = zip(own, base, strict=True)
+    return [(a[what] / a["tokens"]) / (b[what] / b["tokens"]) for a, b in pairs]
 
 
 def main() -> int:
@@ -115,7 +130,7 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     config = plan.load_config(REPOSITORY, {"scale": "paper", "runs": None})
     names = list(dict.fromkeys([BASELINE, *arguments.methods]))
-    turns: dict[str, list[float]] = {name: [] for name in names}
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         sources = {kind: make_sources(Path(folder), kind, 2000, arguments.vocabulary) for kind in ("mono", "bitext")}
         for turn in range(arguments.turns + 1):  # the first warms up
@@ -123,21 +138,28 @@ def main() -> int:
                 trainer = Trainer(shaped(config, name, arguments), sources, Ranks())
                 trainer.train()
                 done = [trainer.train() for _ in range(arguments.steps)]
-                seconds, tokens = (sum(part) for part in zip(*done, strict=True))
                 del trainer
                 if turn:
-                    turns[name].append(seconds / tokens)
+                    turns[name].append({key: sum(step[key] for step in done) for key in done[0]})
     rows = {}
     for name in names:
-        ratios = [own / base for own, base in zip(turns[name], turns[BASELINE], strict=True)]
+        ratios = per_token(turns[name], turns[BASELINE], "seconds")
         rows[name] = {
             "cost": round(statistics.median(ratios), 3),
             "least": round(min(ratios), 3),
             "most": round(max(ratios), 3),
-            "tokens_per_second": round(1 / statistics.median(turns[name])),
+            "tokens_per_second": round(statistics.median(turn["tokens"] / turn["seconds"] for turn in turns[name])),
+            **{
+                written: round(statistics.median(per_token(turns[name], turns[BASELINE], counting)), 3)
+                for counting, written in COUNTINGS.items()
+            },
         }
-        print(f"{name:16} {rows[name]['cost']:.3f} x  ({rows[name]['least']:.3f} to {rows[name]['most']:.3f})  "
-              f"{rows[name]['tokens_per_second']:,} tokens/s")  # fmt: skip
+        found = rows[name]
+        print(
+            f"{name:16} {found['cost']:.3f} x  ({found['least']:.3f} to {found['most']:.3f})  "
+            f"{found['tokens_per_second']:,} tokens/s  FLOPs {found['flops']:.3f} x, by the papers' counting "
+            f"{found['flops_by_the_papers_counting']:.3f} x"
+        )
     if arguments.out:
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
         about = {

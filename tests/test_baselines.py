@@ -77,11 +77,11 @@ def test_next_sentence_loss_by_hand(double):  # noqa: F811
         right += int(probability.argmax()) == label
         replaced.append(label)
     assert 0 < sum(replaced) < len(replaced) == 8
-    assert nsp.count(batch) == {"loss": len(batch.targets), "next_sentence": 8}
+    assert nsp.count(batch) == {"mlm": len(batch.targets), "next_sentence": 8}
     assert float(found.sums["next_sentence"].detach()) == pytest.approx(total, rel=1e-10)
     assert found.signals["next_sentence_accuracy"] == (right, 8)
     masked = mlm.masked_lm_loss(model, batch).sums["loss"]
-    assert float(found.sums["loss"].detach()) == pytest.approx(float(masked.detach()), rel=1e-12)
+    assert float(found.sums["mlm"].detach()) == pytest.approx(float(masked.detach()), rel=1e-12)
     assert nsp.NSP.training_only == ("nsp_head",)
     assert_gradients_ignore_micro_batches(NSP)
 
@@ -267,7 +267,7 @@ def test_hierarchical_contrast_by_hand(double, queue, probability):  # noqa: F81
     assert float(sum(sums["words"] for sums in found).detach()) == pytest.approx(words, rel=1e-9)
     counts = [hictl.count(batch) for batch in batches]
     assert sum(count["sentences"] for count in counts) == 16 == sum(count["words"] for count in counts)
-    assert list(counts[0]) == ["loss", "sentences", "words"]
+    assert list(counts[0]) == ["mlm", "sentences", "words"]
     drawn = hictl.sampled_words(batches[0], 0, VOCABULARY)
     assert not torch.equal(drawn, hictl.sampled_words(batches[0], 1, VOCABULARY)) and (drawn[0] != drawn[1]).any()
 

@@ -180,7 +180,7 @@ def test_the_loss_by_hand_pair_by_pair(double):  # noqa: F811
                 pointed += 1
                 right += int(torch.stack(scores).argmax()) == targets[x]
     assert unlinked > 3 and pointed > 10
-    assert dwa.count(batch) == {"loss": len(batch.targets), "pointer": pointed}
+    assert dwa.count(batch) == {"mlm": len(batch.targets), "pointer": pointed}
     loss = dwa.dwa_loss(model, batch)
     assert float(loss.sums["pointer"].detach()) == pytest.approx(total, rel=1e-10)
     assert loss.signals["pointer_accuracy"] == (right, pointed)
@@ -188,7 +188,7 @@ def test_the_loss_by_hand_pair_by_pair(double):  # noqa: F811
     states = batch.states(model.encoder).flatten(0, 1)[batch.selected]
     logits = model.mlm_head(states, model.encoder.tokens.weight)
     masked = F.cross_entropy(logits, batch.targets, reduction="sum")
-    assert float(loss.sums["loss"].detach()) == pytest.approx(float(masked.detach()), rel=1e-12)
+    assert float(loss.sums["mlm"].detach()) == pytest.approx(float(masked.detach()), rel=1e-12)
 
 
 def test_logits_outside_the_other_side_are_minus_infinity(double):  # noqa: F811

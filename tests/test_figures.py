@@ -239,6 +239,9 @@ def test_a_training_is_drawn_by_signal_objective_and_seed(tmp_path):
     curves = plot_training.read_curves(logs)
     assert curves["mmlm/loss"]["seed-2"] == [(1, 3.0), (2, 1.0), (3, -1.0)]
     assert plot_training.panels(curves) == {"loss": ["mmlm/loss", "tlm/loss"], "gradient_norm": ["gradient_norm"]}
+    table = [line.split("\t") for line in plot_training.render(curves).splitlines()]
+    assert table[0] == ["signal", "first_tenth", "last_tenth", "std_over_seeds", "seeds"]
+    assert table[2] == ["mmlm/loss", "3.5", "0.5", "2.121", "2"]  # 2 and -1 after 4 and 3
     figure = plot_training.draw(curves, "test")
     losses = figure.axes[0]
     assert losses.get_title() == "loss" and len(losses.lines) == 4

@@ -166,6 +166,7 @@ rule plot_training:
     output:
         pdf="results/{scale}/runs/{run}/training.pdf",
         png=report("results/{scale}/runs/{run}/training.png", category="training"),
+        table="results/{scale}/runs/{run}/training.tsv",
     log:
         "results/{scale}/logs/plot_training/{run}.log",
     benchmark:
@@ -180,4 +181,4 @@ rule plot_training:
         code=code("plot_training"),
     shell:
         'python {input.script} --logs {input.logs} --title "{wildcards.run} at scale {wildcards.scale}" '
-        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+        "--out-pdf {output.pdf} --out-png {output.png} --out-tsv {output.table} > {log} 2>&1"

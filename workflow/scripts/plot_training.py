@@ -1,5 +1,7 @@
 """Draw the training of one run: its losses and health signals by step, one panel per signal, one line per seed.
 
+The same as a table: of each signal the mean over the first and the last tenth of the logged steps, and over seeds.
+
 What to look for: losses that fall, a gradient norm without spikes, replaced-token detection better on replaced tokens
 than guessing, a contrast that finds its positives, pseudo tokens that are not copies.
 """
@@ -9,6 +11,7 @@ import json
 import math
 from collections import defaultdict
 from pathlib import Path
+from statistics import mean, stdev
 
 import matplotlib
 
@@ -16,6 +19,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from atomic import write_text
 from errors import UserError, run_main
 from plot_figure import COLOURS, LINE_STYLES, STYLE, save
 
@@ -77,16 +81,33 @@ def draw(curves: Curves, title: str) -> plt.Figure:
     return figure
 
 
+def render(curves: Curves) -> str:
+    lines = ["\t".join(("signal", "first_tenth", "last_tenth", "std_over_seeds", "seeds"))]
+    for name, seeds in sorted(curves.items()):
+        values = [[value for _, value in sorted(points)] for points in seeds.values()]
+        ends = [(mean(own[: tenth(own)]), mean(own[-tenth(own) :])) for own in values]
+        first, last = (list(column) for column in zip(*ends, strict=True))
+        spread = f"{stdev(last):.4g}" if len(last) > 1 else ""
+        lines.append("\t".join((name, f"{mean(first):.4g}", f"{mean(last):.4g}", spread, str(len(last)))))
+    return "\n".join(lines) + "\n"
+
+
+def tenth(values: list[float]) -> int:
+    return max(1, len(values) // 10)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", required=True, type=Path, nargs="+", help="seed-*/train.jsonl of one run")
     parser.add_argument("--title", required=True, help="of the page, for example the run and the scale")
     parser.add_argument("--out-pdf", required=True, type=Path)
     parser.add_argument("--out-png", required=True, type=Path)
+    parser.add_argument("--out-tsv", required=True, type=Path)
     arguments = parser.parse_args()
     curves = read_curves(arguments.logs)
     if not curves:
         raise UserError(f"{arguments.logs[0]}: no steps in the log; a run of zero steps has no training to draw")
+    write_text(arguments.out_tsv, render(curves))
     figure = draw(curves, arguments.title)
     save(figure, arguments.out_pdf, "pdf")
     save(figure, arguments.out_png, "png")

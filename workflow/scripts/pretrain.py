@@ -208,6 +208,15 @@ def seen_in(batch: Batch) -> tuple[int, int, int]:
     return int(lengths.sum()), int((lengths > 0).sum()), int((lengths**2).sum())
 
 
+def seen_over(run: RunConfig, totals: dict[str, float]) -> dict[str, cost.Seen]:
+    """Per objective, of signals that were added up over steps."""
+    return {
+        objective.name: cost.Seen(*(totals.get(f"{objective.name}/{name}", 0.0) for name in COUNTED))
+        for objective in run.objectives
+        if f"{objective.name}/tokens" in totals
+    }
+
+
 def mixed(run: RunConfig, ranks: Ranks) -> AbstractContextManager:
     return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
 
@@ -493,11 +502,7 @@ def finish(
         shutil.copyfile(log, temporary)
     tokens = sum(value for name, value in totals.items() if name.endswith("/tokens"))
     left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
-    seen = {
-        objective.name: cost.Seen(*(totals.get(f"{objective.name}/{name}", 0.0) for name in COUNTED))
-        for objective in run.objectives
-        if f"{objective.name}/tokens" in totals
-    }
+    seen = seen_over(run, totals)
     by_objective = cost.flops(run, seen)
     flops = sum(own["ours"] for own in by_objective.values())
     write_json(

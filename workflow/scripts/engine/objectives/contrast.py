@@ -70,6 +70,10 @@ class MomentumContrast(KeyQueue):
         for key, query in self.weights(encoder):
             key.lerp_(query, 1 - momentum)
 
+    def after_step(self, encoder: Encoder, batches: list[Batch], ranks: Ranks) -> None:
+        self.follow(encoder, batches[0].objective.options.momentum)
+        self.enqueue(gathered_keys(batches, ranks))
+
 
 def info_nce(
     queries_ND: Tensor, keys_ND: Tensor, queue_KD: Tensor, temperature: float

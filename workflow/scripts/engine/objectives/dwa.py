@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.model import ModelConfig, initialise
-from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.contrast import check_layer
 from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
 from engine.objectives.sampling import evaluating
@@ -132,7 +132,7 @@ def last_link(links_PXY: Tensor) -> Tensor:
 
 
 def count(batch: Batch) -> dict[str, int]:
-    masked = count_selected(batch) if batch.objective.options.tlm else {}
+    masked = {"mlm": len(batch.targets)} if batch.objective.options.tlm else {}
     return masked | {"pointer": sum(int(batch.extra[f"chosen{side}"].sum()) for side in (0, 1))}
 
 
@@ -142,7 +142,7 @@ def dwa_loss(model: nn.Module, batch: Batch) -> Loss:
     sums = {"pointer": total}
     signals = {"pointer_accuracy": (right, pointed), "aligned": (pointed, len(batch.targets))}
     if batch.objective.options.tlm:
-        sums["loss"], correct = selected_cross_entropy(model, flat[batch.selected], batch.targets)
+        sums["mlm"], correct = selected_cross_entropy(model, flat[batch.selected], batch.targets)
         signals["accuracy"] = (float(correct), len(batch.targets))
     return Loss(sums, signals)
 

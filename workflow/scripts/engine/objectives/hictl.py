@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from engine.attention_rules import own_side
 from engine.dist import Ranks
-from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.contrast import (
     TIE,
     KeyQueue,
@@ -94,7 +94,7 @@ def meet(model: nn.Module, batches: list[Batch], ranks: Ranks) -> None:
 def count(batch: Batch) -> dict[str, int]:
     pairs = len(first_tokens(batch, side=0))
     with_words = sum(int(bag(batch, side)[1].any(1).sum()) for side in (0, 1))
-    return count_selected(batch) | {"sentences": 2 * pairs, "words": with_words}
+    return {"mlm": len(batch.targets), "sentences": 2 * pairs, "words": with_words}
 
 
 def hictl_loss(model: nn.Module, batch: Batch) -> Loss:
@@ -115,7 +115,7 @@ def hictl_loss(model: nn.Module, batch: Batch) -> Loss:
     cosine = float((vectors_N2D[:, 0] * vectors_N2D[:, 1]).sum().detach())
     signals = {"accuracy": (float(correct), len(batch.targets)), "contrast_accuracy": (found, 2 * pairs)}
     signals |= {"word_accuracy": (found_words, all_words), "positive_similarity": (cosine, pairs)}
-    return Loss({"loss": masked, "sentences": sentences, "words": words}, signals)
+    return Loss({"mlm": masked, "sentences": sentences, "words": words}, signals)
 
 
 def sentence_contrast(

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.heads import ClassificationHead
-from engine.objectives.base import Batch, Loss, Objective, count_selected, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.contrast import first_tokens
 from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
 from engine.randomness import stable_hash, uniform
@@ -54,7 +54,7 @@ def nsp_modules(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.
 
 
 def count(batch: Batch) -> dict[str, int]:
-    return count_selected(batch) | {"next_sentence": len(first_tokens(batch, side=0))}
+    return {"mlm": len(batch.targets), "next_sentence": len(first_tokens(batch, side=0))}
 
 
 def nsp_loss(model: nn.Module, batch: Batch) -> Loss:
@@ -63,7 +63,7 @@ def nsp_loss(model: nn.Module, batch: Batch) -> Loss:
     replaced_N = drawn_by_key(batch, "next sentence", 0.5).long()
     next_sentence, right = classify_first_tokens(model.nsp_head, states_BTD, batch, replaced_N)
     signals = {"accuracy": (float(correct), len(batch.targets)), "next_sentence_accuracy": right}
-    return Loss({"loss": total, "next_sentence": next_sentence}, signals)
+    return Loss({"mlm": total, "next_sentence": next_sentence}, signals)
 
 
 NSP = Objective(nsp_loss, modules=nsp_modules, training_only=("nsp_head",), count=count)

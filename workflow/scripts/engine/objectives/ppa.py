@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import Encoder, ModelConfig, initialise
-from engine.objectives.base import Batch, Loss, Objective, count_selected, joined, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, joined, mlm_head
 from engine.objectives.contrast import (
     MomentumContrast,
     first_tokens,
-    gathered_keys,
     info_nce,
     keep_keys,
     one_side,
@@ -71,7 +70,7 @@ def encode_keys(model: nn.Module, batch: Batch) -> None:
 
 
 def count(batch: Batch) -> dict[str, int]:
-    masked = {} if batch.objective.options.sentences == "none" else count_selected(batch)
+    masked = {} if batch.objective.options.sentences == "none" else {"mlm": len(batch.targets)}
     return masked | {"contrast": len(batch.extra["keys"])}
 
 
@@ -85,15 +84,13 @@ def ppa_loss(model: nn.Module, batch: Batch) -> Loss:
             joined(batch).states(model.encoder) if options.sentences == "tlm" else sentences_alone(model.encoder, batch)
         )
         states_ND = states_BTD.flatten(0, 1)[batch.selected]
-        sums["loss"], correct = selected_cross_entropy(model, states_ND, batch.targets)
+        sums["mlm"], correct = selected_cross_entropy(model, states_ND, batch.targets)
         signals["accuracy"] = (float(correct), len(batch.targets))
     return Loss(sums, signals)
 
 
 def after_step(model: nn.Module, batches: list[Batch], ranks: Ranks) -> None:
-    contrast = model.ppa_contrast
-    contrast.follow(model.encoder, batches[0].objective.options.momentum)
-    contrast.enqueue(gathered_keys(batches, ranks))
+    model.ppa_contrast.after_step(model.encoder, batches, ranks)
 
 
 PPA = Objective(

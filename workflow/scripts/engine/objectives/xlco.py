@@ -19,7 +19,6 @@ from engine.objectives.contrast import (
     check_layer,
     fill_queue,
     first_tokens,
-    gathered_keys,
     info_nce,
     keep_keys,
     one_side,
@@ -67,9 +66,7 @@ def xlco_loss(model: nn.Module, batch: Batch) -> Loss:
 
 
 def after_step(model: nn.Module, batches: list[Batch], ranks: Ranks) -> None:
-    contrast = model.xlco_contrast
-    contrast.follow(model.encoder, batches[0].objective.options.momentum)
-    contrast.enqueue(gathered_keys(batches, ranks))
+    model.xlco_contrast.after_step(model.encoder, batches, ranks)
 
 
 XLCO = Objective(
