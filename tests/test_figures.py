@@ -86,13 +86,28 @@ def test_curves_differ_in_style_and_marker_not_in_colour_alone(drawn):
     assert sum(len(axes.collections) for axes in drawn.axes) == 3  # one band of deviation for each
 
 
+def test_a_figure_that_no_paper_prints_is_after_none(repository, tmp_path):
+    spec = load_spec(repository / "config/figures/parallax/tatoeba-by-layer.yaml")
+    made_up.write_all(tmp_path / "scores")
+    context = made_up.make_context(repository, tmp_path / "scores")
+    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    assert figure._suptitle.get_text() == spec["title"]
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
 def test_nothing_overlaps_or_leaves_the_page(drawn):
-    drawn.canvas.draw()
-    renderer = drawn.canvas.get_renderer()
-    page = drawn.bbox
-    legend = drawn.legends[0].get_window_extent(renderer)
-    axes = [part.get_tightbbox(renderer) for part in drawn.axes]
-    boxes = [legend, *axes, *(text.get_window_extent(renderer) for text in (drawn._suptitle, drawn._supxlabel))]
+    assert drawn._suptitle.get_text().endswith("(after XLM-E, figure 3)")
+    assert_nothing_overlaps_or_leaves_the_page(drawn)
+
+
+def assert_nothing_overlaps_or_leaves_the_page(figure):
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    page = figure.bbox
+    legend = figure.legends[0].get_window_extent(renderer)
+    axes = [part.get_tightbbox(renderer) for part in figure.axes]
+    boxes = [legend, *axes, *(text.get_window_extent(renderer) for text in (figure._suptitle, figure._supxlabel))]
     for box in boxes:
         assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
     for i, box in enumerate(boxes):

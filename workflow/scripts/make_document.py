@@ -19,6 +19,7 @@ from tables import (
     Table,
     add_context_arguments,
     build,
+    citations,
     column_setting,
     item_name,
     label,
@@ -250,7 +251,8 @@ def render_document(
     for paper, items in papers.items():
         heading = rf"{{\Large\bfseries {latex.escape(names[paper])}\par}}"
         if citation := citations(context).get(paper):
-            heading += rf"{{\small {latex.escape(citation)}.\par}}\vspace{{4pt}}"
+            heading += rf"{{\small {latex.escape(citation)}.\par}}"
+        heading += r"\vspace{4pt}"
         lines += ["", r"\clearpage", rf"\def\itemheading{{{heading}}}"]
         for kind, spec in items:
             if kind == "table":
@@ -286,11 +288,6 @@ def figure_lines(spec: dict, context: Context, path: str) -> list[str]:
         r"\end{figure}",
         *(latex.escape(text) + r"\par" for text in spec.get("notes", [])),
     ]
-
-
-def citations(context: Context) -> dict[str, str]:
-    rows = read_rows(context.root / "config/published/papers.tsv", "\t")
-    return {row["key"]: row["citation"] for row in rows}
 
 
 def key(spec: dict) -> str:

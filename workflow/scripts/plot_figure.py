@@ -28,6 +28,7 @@ from tables import (
     Context,
     PublishedNumbers,
     add_context_arguments,
+    citations,
     column_setting,
     item_name,
     load_context,
@@ -217,8 +218,8 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
             papers.set_xlim(-0.05, 1.05)
         papers.set_ylabel("accuracy, per cent")
         # beside the axes: nothing can lie under the legend, however the curves run
-        figure.legend(loc="outside right upper", fontsize=8, handlelength=3.2, labelspacing=0.6)
-        figure.suptitle(f"{spec['title']} (after {item_name(spec, context)})", fontsize=10, x=0.01, ha="left")
+        figure.legend(loc="outside right center", fontsize=8, handlelength=3.2, labelspacing=0.6)
+        figure.suptitle(title_of(spec, context), fontsize=10, x=0.01, ha="left")
         words = caption_of_scale(curves, context)
         figure.supxlabel(words, fontsize=7, color="0.25", x=0.01, ha="left")
     return figure
@@ -277,8 +278,13 @@ def draw_masks(spec: dict, context: Context) -> plt.Figure:
         axes[0, 0].set_ylabel("the token of a row", fontsize=8)
         patches = [Patch(label=kind, **look) for kind, look in CELLS.items()]
         figure.legend(handles=patches, loc="outside lower center", ncols=len(CELLS), fontsize=8)
-        figure.suptitle(f"{spec['title']} (after {named})", fontsize=10, x=0.01, ha="left")
+        figure.suptitle(title_of(spec, context), fontsize=10, x=0.01, ha="left")
     return figure
+
+
+def title_of(spec: dict, context: Context) -> str:
+    after = f" (after {item_name(spec, context)})" if citations(context)[spec["paper"]] else ""
+    return spec["title"] + after
 
 
 def draw_panel(axes: plt.Axes, panel: Panel, title: str) -> None:

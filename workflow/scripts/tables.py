@@ -486,6 +486,12 @@ def item_name(spec: dict, context: Context) -> str:
     return f"{names[spec['paper']]}, {item}"
 
 
+def citations(context: Context) -> dict[str, str]:
+    """By paper; empty for this project's own items, which no paper prints."""
+    rows = read_rows(context.root / "config/published/papers.tsv", "\t")
+    return {row["key"]: row["citation"] for row in rows}
+
+
 def label(spec: dict) -> str:
     """The LaTeX label of an item."""
     return f"item:{spec['paper']}-{spec['item']}"
