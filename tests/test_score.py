@@ -227,7 +227,7 @@ def test_chance_levels_come_from_the_recipe(world):
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {"accuracy": "one-of-n"}}))
     assert score.score_folder(args)["scores"][0]["chance"] == 25
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {"accuracy": "dice"}}))
-    with pytest.raises(UserError, match="'dice' is unknown; use majority, shuffled-tags or one-of-n"):
+    with pytest.raises(UserError, match="'dice' is unknown; use majority, shuffled-tags, one-of-n"):
         score.score_folder(args)
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {}}))
     with pytest.raises(UserError, match=r"chance\.accuracy: missing"):

@@ -20,7 +20,6 @@ from atomic import write_json
 from datasets import DATASETS_TSV, LANGUAGES_TSV
 from engine.checkpoint import load_encoder, save_weights
 from engine.heads import HEADS, IGNORED, classify, encode, tag
-from engine.metrics import accuracy, run_f1
 from engine.model import FIRST_POSITION, Encoder
 from engine.rows import Window, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer
@@ -333,16 +332,17 @@ def train_step(
 
 
 def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device: str) -> dict[str, float]:
+    measure = task_module(recipe.task).METRICS[recipe.metric].measure
     scores = {}
     for language, dev_set in dev.items():
         if recipe.kind == "classification":
             classes = classify(model["encoder"], model["head"], dev_set.rows, language, PREDICT_ROWS, device)
-            scores[language] = accuracy(dev_set.gold, classes)
+            scores[language] = measure(dev_set.gold, classes)
         else:
             found = tag(
                 model["encoder"], model["head"], dev_set.rows, len(dev_set.gold), language, PREDICT_ROWS, device
             )
-            scores[language] = run_f1(dev_set.gold, [[recipe.labels[c] for c in tags] for tags in found])
+            scores[language] = measure(dev_set.gold, [[recipe.labels[c] for c in tags] for tags in found])
     return scores
 
 

@@ -3,7 +3,7 @@
 The job form scores a folder that predict.py wrote, against the upstream files:
   score.py --recipe RECIPE --predictions FOLDER --raw RAW --out SCORE.json
 By hand, anyone's file in XTREME's submission format, against an upstream or an XTREME label file:
-  score.py --task xnli|ud-pos|tatoeba --language L --gold GOLD --predictions FILE --out SCORE.json
+  score.py --task TASK --language L --gold GOLD --predictions FILE --out SCORE.json
 """
 
 import argparse
@@ -13,16 +13,11 @@ from types import SimpleNamespace
 
 from atomic import write_json
 from datasets import DATASETS_TSV, LANGUAGES_TSV
-from engine.metrics import accuracy, flatten, majority_chance, run_f1, shuffled_tags_chance
+from engine.metrics import Measure, accuracy, flatten, majority, one_of_n, shuffled_tags
 from errors import UserError, run_main
 from tasks import TASKS, task_module, tatoeba
 
-# Metrics of a file scored by hand, each with its chance level; a job has both from its recipe.
-METRICS = {
-    "xnli": {"accuracy": "majority"},
-    "ud-pos": {"f1": "shuffled-tags", "accuracy": "majority"},
-    "tatoeba": {"accuracy": "one-of-n"},
-}
+CHANCES = {"majority": majority, "shuffled-tags": shuffled_tags, "one-of-n": one_of_n}
 FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", "task_version", "run_hash", "commit")
 
 
@@ -95,9 +90,10 @@ def score_folder(args: SimpleNamespace) -> dict:
 
 def score_file(args: SimpleNamespace) -> dict:
     module = task_module(args.task)
+    metrics = {name: metric.chance for name, metric in module.METRICS.items()}
     gold = module.read_gold(args.gold, args.language)
     predictions = module.read_predictions(args.predictions, gold)
-    scores = entries(args.task, METRICS[args.task], args.language, gold, predictions, args.gold)
+    scores = entries(args.task, metrics, args.language, gold, predictions, args.gold)
     return {"task": args.task, "scores": scores}
 
 
@@ -136,26 +132,23 @@ def check_inputs(folder: Path, described: dict, language: str, expected: str) ->
 
 def entries(task: str, metrics: dict[str, str], language: str, gold: list, predictions: list, where: str) -> list[dict]:
     """One score per metric, with what chance reaches on the same gold."""
-    flat_gold, flat = (flatten(gold), flatten(predictions)) if task == "ud-pos" else (gold, predictions)
+    flat_gold = flatten(gold)
     if len(set(flat_gold)) < 2:
         raise UserError(
             f"{where}: {len(flat_gold)} gold labels, all {flat_gold[0]!r}; a constant answer would score 100"
         )
     found = []
-    for metric, chance in metrics.items():
-        value = run_f1(gold, predictions) if metric == "f1" else accuracy(flat_gold, flat)
-        found.append(entry(language, metric, value, len(flat_gold), chance_level(chance, gold, flat_gold)))
+    for name, chance in metrics.items():
+        measure = task_module(task).METRICS[name].measure
+        level = chance_level(chance, measure, gold)
+        found.append(entry(language, name, measure(gold, predictions), len(flat_gold), level))
     return found
 
 
-def chance_level(name: str, gold: list, flat_gold: list) -> float:
-    if name == "majority":
-        return majority_chance(flat_gold)
-    if name == "shuffled-tags":
-        return shuffled_tags_chance(gold)
-    if name == "one-of-n":
-        return 100 / len(gold)
-    raise UserError(f"chance: {name!r} is unknown; use majority, shuffled-tags or one-of-n")
+def chance_level(name: str, measure: Measure, gold: list) -> float:
+    if name not in CHANCES:
+        raise UserError(f"chance: {name!r} is unknown; use {', '.join(CHANCES)}")
+    return CHANCES[name](measure, gold)
 
 
 def retrieval_entries(

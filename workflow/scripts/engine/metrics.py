@@ -1,14 +1,29 @@
-"""Each metric once, as a function of gold and predictions, in percent; and what chance reaches on the same gold."""
+"""Each metric once, as a function of gold and predictions, in percent; and what chance reaches on the same gold.
+
+Those of question answering are in answers.py, of mined pairs in mining.py, of word alignments in alignments.py.
+"""
 
 import random
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+Measure = Callable[[Sequence[Any], Sequence[Any]], float]  # of gold and predictions
+
+
+class Metric(NamedTuple):
+    measure: Measure
+    chance: str  # what is printed beside it, by the names of score.py
 
 
 def accuracy(gold: Sequence[Hashable], predictions: Sequence[Hashable]) -> float:
     if not gold or len(gold) != len(predictions):
         raise ValueError(f"{len(predictions)} predictions for {len(gold)} gold labels")
     return 100 * sum(g == p for g, p in zip(gold, predictions, strict=True)) / len(gold)
+
+
+def tag_accuracy(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+    return accuracy(flatten(gold), flatten(predictions))
 
 
 def runs(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -26,33 +41,72 @@ def runs(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     return spans
 
 
+def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, first, last) of the entities in B-, I- and O tags, as conlleval and seqeval's default find them.
+
+    A span begins at B-, and at an I- that continues nothing of its type: what no scheme allows is read, not refused.
+    """
+    found = set()
+    first, kind = 0, None
+    for i, tag in enumerate([*tags, "O"]):
+        prefix, _, own = tag.partition("-")
+        if kind is not None and (prefix != "I" or own != kind):
+            found.add((kind, first, i - 1))
+            kind = None
+        if prefix != "O" and kind is None:
+            first, kind = i, own
+    return found
+
+
 def run_f1(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
     """Micro F1 over the runs of all sentences."""
+    return micro_f1(gold, predictions, runs)
+
+
+def span_f1(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+    """Micro F1 over the entities of all sentences: type, first and last token must be right."""
+    return micro_f1(gold, predictions, spans)
+
+
+def micro_f1(
+    gold: Sequence[Sequence[str]],
+    predictions: Sequence[Sequence[str]],
+    parts: Callable[[Sequence[str]], set[tuple[str, int, int]]],
+) -> float:
     if not gold or len(gold) != len(predictions):
         raise ValueError(f"{len(predictions)} tagged sentences for {len(gold)} gold sentences")
     correct = in_gold = predicted = 0
     for gold_tags, tags in zip(gold, predictions, strict=True):
         if len(gold_tags) != len(tags):
             raise ValueError(f"{len(tags)} tags for {len(gold_tags)} tokens")
-        gold_runs, tag_runs = runs(gold_tags), runs(tags)
-        correct += len(gold_runs & tag_runs)
-        in_gold += len(gold_runs)
-        predicted += len(tag_runs)
+        gold_parts, found = parts(gold_tags), parts(tags)
+        correct += len(gold_parts & found)
+        in_gold += len(gold_parts)
+        predicted += len(found)
     return 200 * correct / (in_gold + predicted) if correct else 0.0
 
 
-def flatten(sentences: Sequence[Sequence[str]]) -> list[str]:
-    return [tag for tags in sentences for tag in tags]
+def flatten(gold: Sequence) -> list:
+    """The single answers: tags of tagged sentences, and whatever is no list as it is."""
+    return [tag for tags in gold for tag in tags] if isinstance(gold[0], list | tuple) else list(gold)
 
 
-def majority_chance(gold: Sequence[Hashable]) -> float:
-    """Accuracy of always answering the most frequent gold label."""
-    return 100 * max(Counter(gold).values()) / len(gold)
+# ---------------------------------------------------------------------------------------------------------------------
+# What is reached without knowing anything.
 
 
-def shuffled_tags_chance(gold: Sequence[Sequence[str]]) -> float:
-    """Run F1 of the gold's own tags in a random order: right frequencies, no knowledge of the tokens."""
+def majority(measure: Measure, gold: Sequence) -> float:
+    """Always the most frequent gold label."""
+    return 100 * max(Counter(flatten(gold)).values()) / len(flatten(gold))
+
+
+def shuffled_tags(measure: Measure, gold: Sequence[Sequence[str]]) -> float:
+    """The gold's own tags in a random order: right frequencies, no knowledge of the tokens."""
     tags = flatten(gold)
     random.Random("shuffled tags").shuffle(tags)
     rest = iter(tags)
-    return run_f1(gold, [[next(rest) for _ in sentence] for sentence in gold])
+    return measure(gold, [[next(rest) for _ in sentence] for sentence in gold])
+
+
+def one_of_n(measure: Measure, gold: Sequence) -> float:
+    return 100 / len(gold)

@@ -2,7 +2,7 @@
 
 Standard library only, so that scoring starts at once and anyone's files can be scored without the engine.
 Each task module has the same five functions: read_train, read_dev, read_test, and for prediction files
-read_gold, read_predictions, write_predictions.
+read_gold, read_predictions, write_predictions; METRICS names its metrics.
 """
 
 from types import ModuleType

@@ -4,10 +4,12 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.metrics import Metric, run_f1, tag_accuracy
 from errors import UserError
 from tasks.conllu import TAGS, Sentence, parse_conllu
 from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
 
+METRICS = {"f1": Metric(run_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
 LABELS = TAGS
 
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.metrics import Metric, accuracy
 from errors import UserError
 from tasks.files import check_count, fingerprint, read_lines, read_zip_member, write_lines
 
+METRICS = {"accuracy": Metric(accuracy, "majority")}
 LABELS = ("contradiction", "entailment", "neutral")
 TRAIN_LABELS = {"contradictory": "contradiction", **{label: label for label in LABELS}}  # XNLI-MT's word for it
 
