@@ -8,9 +8,16 @@ read_gold, read_predictions, write_predictions; METRICS names its metrics.
 from types import ModuleType
 
 from errors import UserError
-from tasks import tatoeba, ud_pos, xnli
+from tasks import conll, panx, pawsx, tatoeba, ud_pos, xnli
 
-TASKS = {"tatoeba": tatoeba, "ud-pos": ud_pos, "xnli": xnli}
+TASKS = {
+    "conll-ner": conll,
+    "panx": panx,
+    "pawsx": pawsx,
+    "tatoeba": tatoeba,
+    "ud-pos": ud_pos,
+    "xnli": xnli,
+}
 
 
 def task_module(name: str) -> ModuleType:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from errors import UserError
+from tasks.tags import Sentence
 
 # fmt: off
 TAGS = ("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
@@ -23,11 +24,6 @@ PRECEDENCE_OF = {
 }
 # fmt: on
 ZERO_WIDTH_NON_JOINER = "\u200c"
-
-
-class Sentence(NamedTuple):
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
 
 
 class Word(NamedTuple):

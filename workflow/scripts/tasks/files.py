@@ -1,11 +1,12 @@
 """Text files of the tasks, read strictly: UTF-8, newline-ended lines, errors that name the file and the line."""
 
 import hashlib
+import io
 import json
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from atomic import write_text
@@ -28,8 +29,12 @@ def decode_lines(data: bytes, where: str) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
+    return decode_lines(read_bytes(path), str(path))
+
+
+def read_bytes(path: str | Path) -> bytes:
     try:
-        return decode_lines(Path(path).read_bytes(), str(path))
+        return Path(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"{path}: no such file") from None
 
@@ -47,13 +52,17 @@ def read_zip_member(path: str | Path, member: str) -> list[str]:
         raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
 
 
-def tar_members(path: str | Path, wanted) -> Iterator[tuple[str, bytes]]:
+def tar_members(
+    path: str | Path, wanted: Callable[[str], bool], data: bytes | None = None
+) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the files of a tar archive that `wanted(name)` accepts, in the order of the archive.
 
-    Read as a stream, once: a compressed tar has no index, and seeking back would decompress it again.
+    Read as a stream, once: a compressed tar has no index, and seeking back would decompress it again. `data`: the
+    archive itself, where `path` is but its name.
     """
     try:
-        with tarfile.open(path, mode="r|*") as archive:
+        inside = None if data is None else io.BytesIO(data)
+        with tarfile.open(path, mode="r|*", fileobj=inside) as archive:
             for member in archive:
                 if member.isfile() and wanted(member.name):
                     yield member.name, archive.extractfile(member).read()

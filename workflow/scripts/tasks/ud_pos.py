@@ -6,8 +6,11 @@ from pathlib import Path
 
 from engine.metrics import Metric, run_f1, tag_accuracy
 from errors import UserError
-from tasks.conllu import TAGS, Sentence, parse_conllu
-from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
+from tasks.conllu import TAGS, parse_conllu
+from tasks.files import check_count, decode_lines, read_lines, tar_members
+from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions
+
+__all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
 
 METRICS = {"f1": Metric(run_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
 LABELS = TAGS
@@ -64,14 +67,6 @@ def treebank_language(name: str) -> str:
     return posixpath.basename(name).split("_")[0]
 
 
-def inputs_of(sentences: Sequence[Sentence]) -> str:
-    return fingerprint([sentence.tokens for sentence in sentences])
-
-
-def gold_of(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
-    return [sentence.tags for sentence in sentences]
-
-
 def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     """Gold tags from the UD archive, from one .conllu file, or from a file of one tag per line."""
     if str(path).endswith((".tgz", ".tar.gz", ".tar")):
@@ -82,47 +77,8 @@ def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
         if not sentences:
             raise UserError(f"{path}: no usable sentence")
         return gold_of(sentences)
-    return parse_tags(lines, path)
-
-
-def parse_tags(lines: Sequence[str], path: str | Path) -> list[tuple[str, ...]]:
-    """XTREME's format: one tag per line, a blank line between sentences."""
-    sentences: list[tuple[str, ...]] = []
-    tags: list[str] = []
-    for number, line in enumerate([*lines, ""], start=1):
-        if not line.strip():
-            if tags:
-                sentences.append(tuple(tags))
-            tags = []
-            continue
-        if line not in TAGS:
-            raise UserError(f"{path}, line {number}: unknown label {line!r}; use {', '.join(TAGS)}")
-        tags.append(line)
-    return sentences
+    return parse_tags(lines, path, LABELS)
 
 
 def read_predictions(path: str | Path, gold: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Tags in XTREME's format, exactly as many per sentence as the gold has."""
-    predictions = parse_tags(read_lines(path), path)
-    line = 1
-    for index, (expected, found) in enumerate(zip(gold, predictions, strict=False), start=1):
-        if len(expected) != len(found):
-            raise UserError(
-                f"{path}, line {line}, sentence {index}: {len(found)} tags for {len(expected)} gold tokens; "
-                "the predictions are for another split or another conversion of multi-word tokens"
-            )
-        line += len(found) + 1
-    if len(gold) != len(predictions):
-        raise UserError(
-            f"{path}: {len(predictions)} tagged sentences for {len(gold)} gold sentences; "
-            "they are for another split or language, or cut short"
-        )
-    return predictions
-
-
-def write_predictions(path: str | Path, sentences: Sequence[Sequence[str]]) -> None:
-    lines: list[str] = []
-    for tags in sentences:
-        lines.extend(tags)
-        lines.append("")
-    write_lines(path, lines)
+    return read_tag_predictions(path, gold, LABELS)

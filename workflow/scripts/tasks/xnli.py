@@ -5,11 +5,13 @@ Every table is read without quote handling, because the sentences hold bare quot
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from engine.metrics import Metric, accuracy
 from errors import UserError
-from tasks.files import check_count, fingerprint, read_lines, read_zip_member, write_lines
+from tasks.files import check_count, read_lines, read_zip_member
+from tasks.labels import Pair, gold_of, inputs_of, parse_labels, read_label_predictions, write_predictions
+
+__all__ = ["gold_of", "inputs_of", "write_predictions"]  # of labels.py, as every task module has them
 
 METRICS = {"accuracy": Metric(accuracy, "majority")}
 LABELS = ("contradiction", "entailment", "neutral")
@@ -23,12 +25,6 @@ XNLI_COLUMNS = [
 ]
 # fmt: on
 TRAIN_COLUMNS = ["premise", "hypo", "label"]
-
-
-class Pair(NamedTuple):
-    premise: str
-    hypothesis: str
-    label: str
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Pair]]:
@@ -76,7 +72,8 @@ def parse_xnli(lines: Sequence[str], where: str) -> dict[str, list[Pair]]:
             raise UserError(f"{where}, line {number}: {len(cells)} columns instead of {len(XNLI_COLUMNS)}")
         language, label, premise, hypothesis, pair_id = cells[0], cells[1], cells[6], cells[7], cells[9]
         if label not in LABELS:
-            raise UserError(f"{where}, line {number}, pairID {pair_id}: unknown label {label!r}; use {_one_of(LABELS)}")
+            allowed = ", ".join(LABELS)
+            raise UserError(f"{where}, line {number}, pairID {pair_id}: unknown label {label!r}; use {allowed}")
         if not premise.strip() or not hypothesis.strip():
             raise UserError(f"{where}, line {number}, pairID {pair_id}: an empty sentence")
         if (language, pair_id) in seen:
@@ -99,21 +96,13 @@ def parse_train(lines: Sequence[str], where: str) -> list[Pair]:
             raise UserError(f"{where}, line {number}: {len(cells)} columns instead of {len(TRAIN_COLUMNS)}")
         premise, hypothesis, label = cells
         if label not in TRAIN_LABELS:
-            raise UserError(f"{where}, line {number}: unknown label {label!r}; use {_one_of(TRAIN_LABELS)}")
+            raise UserError(f"{where}, line {number}: unknown label {label!r}; use {', '.join(TRAIN_LABELS)}")
         pairs.append(Pair(premise, hypothesis, TRAIN_LABELS[label]))
     if len({pair.label for pair in pairs}) < 2:
         raise UserError(
             f"{where}: {len(pairs)} rows with fewer than two different labels; nothing can be learnt from it"
         )
     return pairs
-
-
-def inputs_of(pairs: Sequence[Pair]) -> str:
-    return fingerprint([[pair.premise, pair.hypothesis] for pair in pairs])
-
-
-def gold_of(pairs: Sequence[Pair]) -> list[str]:
-    return [pair.label for pair in pairs]
 
 
 def read_gold(path: str | Path, language: str) -> list[str]:
@@ -126,30 +115,8 @@ def read_gold(path: str | Path, language: str) -> list[str]:
         if language not in pairs:
             raise UserError(f"{path}: no row in language {language!r}; it has {', '.join(sorted(pairs))}")
         return gold_of(pairs[language])
-    return _labels(lines, path)
+    return parse_labels(lines, path, LABELS)
 
 
 def read_predictions(path: str | Path, gold: Sequence[str]) -> list[str]:
-    """One label per line, in the order of the gold rows."""
-    predictions = _labels(read_lines(path), path)
-    if len(predictions) != len(gold):
-        raise UserError(
-            f"{path}: {len(predictions)} predictions for {len(gold)} gold rows; "
-            "they are for another split or language, or cut short"
-        )
-    return predictions
-
-
-def write_predictions(path: str | Path, labels: Sequence[str]) -> None:
-    write_lines(path, labels)
-
-
-def _labels(lines: Sequence[str], path: str | Path) -> list[str]:
-    for number, label in enumerate(lines, start=1):
-        if label not in LABELS:
-            raise UserError(f"{path}, line {number}: unknown label {label!r}; use {_one_of(LABELS)}")
-    return list(lines)
-
-
-def _one_of(labels) -> str:
-    return ", ".join(labels)
+    return read_label_predictions(path, gold, LABELS)

@@ -1,0 +1,82 @@
+"""WikiANN (PAN-X): persons, organisations and places in Wikipedia, 40 languages, in Rahimi's splits.
+
+A zip of one archive per language with the files train, dev and test; a line is `language:token<TAB>tag`.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.metrics import Metric, span_f1, tag_accuracy
+from errors import UserError
+from tasks.entities import is_table, labels_of, parse_columns
+from tasks.files import check_count, decode_lines, read_lines, tar_members
+from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions
+
+__all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
+
+METRICS = {"f1": Metric(span_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
+LABELS = labels_of(("LOC", "ORG", "PER"))
+
+
+def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
+    return read_panx(paths["gold"], "train", languages, counts)
+
+
+def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
+    return read_panx(paths["gold"], "dev", languages, counts)
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
+    return read_panx(paths["gold"], "test", languages, counts)
+
+
+def read_panx(
+    path: str | Path, split: str, languages: Sequence[str], counts: dict[str, int]
+) -> dict[str, list[Sentence]]:
+    sentences = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for language in languages:
+                where = f"{path}, {language}.tar.gz, {split}"
+                inner = archive.read(f"{language}.tar.gz")
+                members = tar_members(where, {split, f"./{split}"}.__contains__, inner)
+                data = next((data for _, data in members), None)
+                if data is None:
+                    raise UserError(f"{where}: no such member; this is another archive than the task expects")
+                sentences[language] = parse_panx(decode_lines(data, where), where)
+                check_count(len(sentences[language]), counts.get(language), where)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path}: not a whole zip archive ({error}); download it again") from None
+    except KeyError as error:
+        raise UserError(f"{path}: {error.args[0]}; this is another archive than the task expects") from None
+    return sentences
+
+
+def parse_panx(lines: Sequence[str], where: str) -> list[Sentence]:
+    """The prefix goes up to the first colon alone: `de::` is the token `:`."""
+    tables = parse_columns(lines, where, LABELS, separator="\t", columns=(2,))
+    number = 0
+    sentences = []
+    for sentence in tables:
+        for token in sentence.tokens:
+            number += 1
+            if ":" not in token:
+                raise UserError(f"{where}, token {number}: {token!r} has no language before a colon")
+        sentences.append(Sentence(tuple(token.partition(":")[2] for token in sentence.tokens), sentence.tags))
+    return sentences
+
+
+def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
+    """Gold tags from panx_dataset.zip, from one of its files, or from a file of one tag per line."""
+    if str(path).endswith(".zip"):
+        return gold_of(read_panx(path, "test", [language], {})[language])
+    lines = read_lines(path)
+    return gold_of(parse_panx(lines, str(path))) if is_table(lines) else parse_tags(lines, path, LABELS)
+
+
+def read_predictions(path: str | Path, gold: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    return read_tag_predictions(path, gold, LABELS)
