@@ -87,7 +87,7 @@ class Trainer:
         self.step += 1
         started = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
-        signals, done = pretrain.train_step(self.model, self.run, self.mixtures, self.ranks, self.step)
+        signals, done = pretrain.train_step(self.model, self.run, self.mixtures, self.ranks, self.step, seed=1)
         clip_gradients(self.model, self.run.optimizer.clip, self.ranks)
         self.optimizer.step()
         for objective, batches in done:

@@ -12,7 +12,7 @@ from engine.checkpoint import describe_model, load_encoder, load_weights, save_w
 from engine.config import FirstPhase, ObjectiveConfig, RunConfig, ScheduleConfig
 from engine.dist import Ranks
 from engine.model import FIRST_POSITION
-from engine.objectives import mlm, veco
+from engine.objectives import OBJECTIVES, mlm, veco
 from engine.objectives.base import Batch
 from errors import UserError
 from pretrain import PretrainingModel, frozen_weights, micro_batches, new_optimizer
@@ -129,8 +129,10 @@ def test_is_is_the_encoder_on_each_segment_alone(shards, double, tmp_path):  # n
         assert (encoder(batch.tokens[own][None])[0] - states[own]).abs().max() < 1e-12
 
 
-def test_tlm_reads_the_same_row_as_one_document(shards, double):  # noqa: F811
+def test_tlm_reads_the_same_row_as_one_document(shards, double, monkeypatch):  # noqa: F811
     model = veco_model(run_of(PAIRS))
+    per_side = dataclasses.replace(OBJECTIVES["tlm"], corrupt=OBJECTIVES["veco-pairs"].corrupt)
+    monkeypatch.setitem(OBJECTIVES, "tlm", per_side)
     apart = pair_batch(shards)
     [pairs] = batches_of(mixture(shards, "bitext", row_length=48), TLM)
     assert torch.equal(apart.fields.selected, pairs.fields.selected)

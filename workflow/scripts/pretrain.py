@@ -123,6 +123,8 @@ def build_mixture(
         reset_positions=objective.reset_positions,
         reserved_share=reserved_share(objective),
         negative_share=getattr(objective.options, "negative_share", 0.0),
+        least_tokens=getattr(objective.options, "least_tokens", 1),
+        most_tokens=getattr(objective.options, "most_tokens", None),
         packing=objective.packing,
         block_length=objective.block_length,
         block_sentences=objective.block_sentences,
@@ -162,6 +164,7 @@ def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks:
                 objective=objective,
                 step=step,
                 steps=run.schedule.steps,
+                warmup_steps=run.schedule.warmup_steps,
                 first_phase=in_first_phase(run, step),
                 block_masks=flexible,
             )
@@ -179,13 +182,13 @@ def next_batches(run: RunConfig, objective: ObjectiveConfig, mixture: Mixture, r
 
 
 def train_step(
-    model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int
+    model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int, seed: int
 ) -> tuple[dict[str, float], list[tuple[ObjectiveConfig, list[Batch]]]]:
     """Gradients of one optimiser step: per objective, the mean over all its predictions of the step, on all ranks."""
     signals: dict[str, float] = {}
     done = []
-    # dropout depends on the step and the rank, so a resumed run draws what the uninterrupted one would have drawn
-    torch.manual_seed(stable_hash(run.run_hash, "dropout", step, ranks.rank))
+    # dropout depends on the seed, the step and the rank, so that a resumed run draws what it would have drawn
+    torch.manual_seed(stable_hash(run.run_hash, "dropout", seed, step, ranks.rank))
     for number, (objective, mixture) in enumerate(zip(run.objectives, mixtures, strict=True)):
         if run.schedule.alternate and (step - 1) % len(run.objectives) != number:
             continue
@@ -276,8 +279,9 @@ def commit_id() -> str:
 class Log:
     """JSON lines in the state folder (it survives a retry), one progress line for a person on stderr."""
 
-    def __init__(self, path: Path, step: int, steps: int, active: bool):
+    def __init__(self, path: Path, step: int, steps: int, active: bool, cycle: int = 1):
         self.path, self.steps, self.active = path, steps, active
+        self.cycle = cycle  # steps in which every objective has its turn: all of a cycle are logged, or none
         self.shown = self.started = time.monotonic()
         self.first_step, self.tokens = step, 0.0
         if active:
@@ -293,7 +297,7 @@ class Log:
         self.tokens += tokens
         elapsed = time.monotonic() - self.started
         speed = self.tokens / elapsed
-        if step % LOG_EVERY == 0 or step in (1, self.steps):
+        if -(-step // self.cycle) % LOG_EVERY == 0 or step in (1, self.steps):
             row = {"step": step, "lr": rate, "gradient_norm": norm, "tokens_per_second": round(speed), **signals}
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
@@ -437,7 +441,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
         print(f"continuing after step {step} from {folder}", file=sys.stderr)
     elif run.schedule.steps:
         start_objectives(model, run, mixtures, ranks)
-    log = Log(folder / "train.jsonl", step, run.schedule.steps, ranks.rank == 0)
+    cycle = len(run.objectives) if run.schedule.alternate else 1
+    log = Log(folder / "train.jsonl", step, run.schedule.steps, ranks.rank == 0, cycle)
     started = time.monotonic()
 
     def save() -> None:
@@ -456,7 +461,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        signals, done = train_step(model, run, mixtures, ranks, step)
+        signals, done = train_step(model, run, mixtures, ranks, step, seed)
         ranks.sum_gradients(model)
         norm = clip_gradients(model, run.optimizer.clip, ranks)
         check_finite(signals, norm, mixtures, step, run)

@@ -36,15 +36,23 @@ def mask_tokens(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tu
     return corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected
 
 
-def select(rows: Rows, rate: float, purpose: str, vocabulary: int) -> np.ndarray:
+def mask_tokens_per_side(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """As mask_tokens, for objectives that say their rate of each sentence: both sides of a pair get predictions."""
+    selected = select(rows, objective.mask.rate, objective.draws_as, vocabulary, per_side=True)
+    return corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected
+
+
+def select(rows: Rows, rate: float, purpose: str, vocabulary: int, per_side: bool = False) -> np.ndarray:
     """(R, T) bool: in each document floor(rate * n + u) of its n ordinary tokens, at least one, without replacement.
 
-    Specials are never selected. The draw depends on the document and the purpose alone, so packing cannot change it.
+    `per_side`: of each side of each document. Specials are never selected. The draw depends on the document and the
+    purpose alone, so packing cannot change it.
     """
     R, T = rows.tokens.shape
     ordinary = (rows.tokens >= FIRST_PIECE) & (rows.tokens < vocabulary - 1) & (rows.document >= 0)
     flat = np.flatnonzero(ordinary)
-    item = (flat // T) * T + rows.document.ravel()[flat]  # a number per document of the batch
+    side = rows.side.ravel()[flat].astype(np.int64) if per_side else 0
+    item = 2 * ((flat // T) * T + rows.document.ravel()[flat].astype(np.int64)) + side  # a number per document (side)
     key = rows.key.ravel()[flat] ^ np.uint64(stable_hash(purpose))
     draw = mix(key + mix(rows.offset.ravel()[flat].astype(np.uint64)))
     order = np.lexsort((draw, item))
@@ -53,7 +61,9 @@ def select(rows: Rows, rate: float, purpose: str, vocabulary: int) -> np.ndarray
         return np.zeros((R, T), bool)
     first = np.flatnonzero(np.concatenate([[True], sorted_item[1:] != sorted_item[:-1]]))
     sizes = np.diff(np.append(first, len(flat)))
-    u = uniform(key[order[first]] ^ np.uint64(stable_hash("stochastic rounding")))
+    rounding = key[order[first]] ^ np.uint64(stable_hash("stochastic rounding"))
+    second = (sorted_item[first] % 2).astype(np.uint64)  # a side 1 of its own: the sides round independently
+    u = uniform(rounding ^ (second * np.uint64(stable_hash("second side"))))
     wanted = np.maximum(1, np.floor(rate * sizes + u)).astype(np.int64)
     rank = np.arange(len(flat)) - np.repeat(first, sizes)
     chosen = order[rank < np.repeat(wanted, sizes)]

@@ -112,7 +112,8 @@ def one_pass(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pas
 def pseudo_translation(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
     """BTMLM: a forward pass with logits at the placeholders, then the trained one; at first the latter alone."""
     options = objective.options
-    later = seen.part(1 - options.start_share)
+    start = max(options.start_share, run.schedule.warmup_steps / max(1, run.schedule.steps))
+    later = seen.part(1 - min(1.0, start))
     placeholders = later.tokens * options.ratio_share / (1 + options.ratio_share)
     return [whole(run, seen, logits=seen.predictions), whole(run, later, trained=False, logits=placeholders)]
 
@@ -137,10 +138,10 @@ def inside_and_across(run: RunConfig, objective: ObjectiveConfig, seen: Seen) ->
     return [*inside, across, *([whole(run, late, logits=late.predictions)] if pairs else [])]
 
 
-def contrast(run: RunConfig, seen: Seen, width: int, queue: int) -> list[Pass]:
-    """A trained pass over the queries, the first sides, and one without gradient over the keys."""
+def contrast(run: RunConfig, seen: Seen, width: int, queue: int, layers: int) -> list[Pass]:
+    """A trained pass over the queries, the first sides, and one without gradient over the keys, up to a layer."""
     h = run.model.width
-    side = whole(run, seen.part(0.5), context=seen.context / 2)
+    side = whole(run, seen.part(0.5), context=seen.context / 2, layers=layers)
     project = seen.items * 2 * h * (h + width if width != h else h)
     return [replace(side, other=project + seen.items * 2 * width * queue), replace(side, trained=False, other=project)]
 
@@ -150,11 +151,11 @@ def sentence_contrast(run: RunConfig, objective: ObjectiveConfig, seen: Seen) ->
     options = objective.options
     context = {"tlm": seen.context, "mlm": seen.context / 2}.get(options.sentences)
     masked = [whole(run, seen, context=context, logits=seen.predictions)] if context is not None else []
-    return [*contrast(run, seen, options.projection, options.queue), *masked]
+    return [*contrast(run, seen, options.projection, options.queue, run.model.layers), *masked]
 
 
 def mixup_contrast(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
-    return contrast(run, seen, run.model.width, objective.options.queue)
+    return contrast(run, seen, run.model.width, objective.options.queue, objective.options.layer)
 
 
 def word_alignment(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
@@ -166,8 +167,17 @@ def word_alignment(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> li
 
 
 def sentences_and_words(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
-    words = 2 * seen.items * objective.options.negatives * 2 * run.model.width
-    return [whole(run, seen, context=seen.context / 2, logits=seen.predictions, other=words)]
+    """HICTL. Without a queue the sentences are compared with those of the step, after a pass without gradient."""
+    options = objective.options
+    words = 2 * seen.items * options.negatives * 2 * run.model.width
+    compared = 2 * seen.items * 2 * run.model.width * options.queue
+    trained = whole(run, seen, context=seen.context / 2, logits=seen.predictions, other=words + compared)
+    return [trained] if options.queue else [trained, replace(trained, trained=False, logits=0.0, other=0.0)]
+
+
+def first_side_alone(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
+    """Word recovery: the encoder reads mixtures in place of the first side, and never the second."""
+    return [whole(run, seen.part(0.5), context=seen.context / 2, logits=seen.predictions)]
 
 
 def without_logits(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
@@ -191,6 +201,7 @@ PASSES: dict[str, Callable[[RunConfig, ObjectiveConfig, Seen], list[Pass]]] = {
     "xlco": mixup_contrast,
     "dwa": word_alignment,
     "paraphrase": without_logits,
+    "word-recovery": first_side_alone,
     "hictl": sentences_and_words,
     "denoising": sequence_to_sequence,
     "spans": sequence_to_sequence,

@@ -135,9 +135,18 @@ class Stream:
     def shard_items(self, shard: int) -> np.ndarray:
         if shard not in self.items:
             items = np.flatnonzero(np.diff(self.item_bounds(shard)) >= self.form.sentences)
+            items = self.of_wanted_length(shard, items)
             items = items[: math.ceil(self.source.share * len(items))]
             self.items[shard] = items if len(items) >= self.form.together else items[:0]
         return self.items[shard]
+
+    def of_wanted_length(self, shard: int, items: np.ndarray) -> np.ndarray:
+        least, most = self.options.least_tokens, self.options.most_tokens
+        if least <= 1 and most is None:
+            return items
+        first = self.item_bounds(shard)[items]
+        sizes = np.diff(self.token_offsets(shard))[first[:, None] + np.arange(2)]  # (n, 2) tokens of both sides
+        return items[(sizes.min(1) >= least) & (sizes.sum(1) <= (FAR if most is None else most))]
 
     def token_offsets(self, shard: int) -> np.ndarray:
         """First token of each sentence: the memory map as a plain array, which indexes faster; nothing is copied."""
@@ -207,6 +216,8 @@ class ItemOptions:
     swap_sides: bool = True
     reserved_share: float = 0.0  # slots per token, in the forms that have slots
     negative_share: float = 0.0  # of pairs whose second side is another pair's
+    least_tokens: int = 1  # of each side of a pair; shorter ones are left out
+    most_tokens: int | None = None  # of both sides together
 
 
 @dataclass(frozen=True)
@@ -518,6 +529,8 @@ class Mixture:
         swap_sides: bool = True,
         reserved_share: float = 0.0,
         negative_share: float = 0.0,
+        least_tokens: int = 1,
+        most_tokens: int | None = None,
         packing: bool = True,
         block_length: int | None = None,
         block_sentences: int | None = None,
@@ -528,7 +541,16 @@ class Mixture:
         length = min(block_length or row_length, row_length)
         if length < SHORTEST:
             raise UserError(f"items of {length} tokens: raise row_length and block_length to {SHORTEST} or more")
-        self.options = ItemOptions(length, block_sentences, pair_separators, swap_sides, reserved_share, negative_share)
+        self.options = ItemOptions(
+            length,
+            block_sentences,
+            pair_separators,
+            swap_sides,
+            reserved_share,
+            negative_share,
+            least_tokens,
+            most_tokens,
+        )
         self.streams = [Stream(source, self.form, self.options, seed, vocabulary_sha256) for source in sources]
         self.cumulative = np.cumsum([source.probability for source in sources])
         self.cumulative /= self.cumulative[-1]

@@ -4,7 +4,7 @@ The forms of an item are described where they are written, in engine/data.py.
 """
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from errors import UserError
 
@@ -15,7 +15,8 @@ class Options:
 
     def __post_init__(self):
         for name, hint in get_type_hints(type(self)).items():
-            if (known := get_args(hint)) and getattr(self, name) not in known:
+            known = get_args(hint) if get_origin(hint) is Literal else ()
+            if known and getattr(self, name) not in known:
                 raise UserError(
                     f"options.{name}: `{getattr(self, name)}` is unknown; known: {', '.join(map(str, known))}"
                 )
@@ -39,7 +40,7 @@ class BtmlmOptions(Options):
     decoding: Literal["argmax", "sample"] = "argmax"
     siblings: bool = False
     language_embedding: Literal["queries", "none"] = "queries"
-    start_share: float = 0.1  # of all steps: masked language modelling alone until then
+    start_share: float = 0.1  # of all steps, and the warm-up: masked language modelling alone until then
     languages: Literal["paired", "all"] = "paired"  # all: languages without bitext too, towards English
     alpha: float = 0.7  # English sentences: target languages by (number of pairs) ^ alpha
 
@@ -71,6 +72,8 @@ class PpaOptions(Options):
     projection: int = 300
     normalise: Literal["z", "h_only"] = "z"
     sentences: Literal["tlm", "mlm", "none"] = "tlm"  # beside the contrast: on the pair, on each side alone, nothing
+    least_tokens: int = 1  # of each side; pairs with a shorter one are left out, as are longer ones than
+    most_tokens: int | None = None  # of both sides together
 
 
 @dataclass(frozen=True)

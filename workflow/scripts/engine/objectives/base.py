@@ -44,6 +44,7 @@ class Batch:
     objective: "ObjectiveConfig"
     step: int
     steps: int = 0  # of the whole run
+    warmup_steps: int = 0
     first_phase: bool = False  # schedule.first: only some of the model is trained
     block_masks: bool = False  # for FlexAttention
     extra: dict[str, Tensor] = field(default_factory=dict)

@@ -6,7 +6,8 @@
 
 The paper leaves open into which language: English text goes into the languages that it is paired with, drawn by
 (number of pairs) ^ alpha, all other text into English. Without bitext nothing has taught the first pass: such text is
-left to masked language modelling, as is everything until `start_share` of the steps, with holes in place of the masks.
+left to masked language modelling, as is everything until the end of the warm-up and of `start_share` of the steps, with
+holes in place of the masks.
 """
 
 from functools import cache
@@ -117,7 +118,7 @@ def scatter(rows: Rows, slots: np.ndarray, objective: "ObjectiveConfig", vocabul
 def translate(model: nn.Module, batch: Batch) -> None:
     """The first pass: what the encoder sees at the masks becomes their prediction."""
     options, fields = batch.objective.options, batch.fields
-    if batch.step <= options.start_share * batch.steps:
+    if batch.step <= max(batch.warmup_steps, options.start_share * batch.steps):
         batch.fields = fields._replace(document=fields.document.masked_fill(fields.side == 1, -1))
         return
     slots_BT = (fields.document >= 0) & (fields.side == 1) & (batch.original == PAD)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from engine import corruption
 from engine.attention_rules import Tokens, camlm, camlm_siblings
-from engine.corruption import mask_tokens, select
+from engine.corruption import mask_tokens_per_side, select
 from engine.data import Rows, language_codes, running_count
 from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.mlm import selected_cross_entropy
@@ -39,8 +39,8 @@ def mask_modules(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn
 
 def corrupt(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     if objective.options.masks == "in-place":
-        return mask_tokens(rows, objective, vocabulary)
-    chosen = select(rows, objective.mask.rate, objective.draws_as, vocabulary)
+        return mask_tokens_per_side(rows, objective, vocabulary)
+    chosen = select(rows, objective.mask.rate, objective.draws_as, vocabulary, per_side=True)
     selected = repeat_after_item(rows, chosen)
     return corruption.corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from engine.attention import distance_biases
 from engine.attention_rules import Rule, other_side, own_side, own_side_so_far
+from engine.corruption import mask_tokens_per_side
 from engine.dist import Ranks
 from engine.model import CrossAttention, decode
 from engine.objectives.base import Batch, Loss, Objective, joined, mlm_head
@@ -91,4 +92,11 @@ def crossed(model: nn.Module, batch: Batch, memory_BTD: Tensor) -> Tensor:
     )
 
 
-MONO = PAIRS = Objective(veco_loss, rule=own_side, modules=head_and_cross_attention, count=count_parts, start=start)
+MONO = PAIRS = Objective(
+    veco_loss,
+    rule=own_side,
+    modules=head_and_cross_attention,
+    corrupt=mask_tokens_per_side,
+    count=count_parts,
+    start=start,
+)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from engine.attention_rules import own_side
+from engine.corruption import mask_tokens_per_side
 from engine.dist import Ranks
 from engine.model import Encoder, initialise
 from engine.objectives.base import Batch, Loss, Objective
@@ -73,6 +74,7 @@ XLCO = Objective(
     xlco_loss,
     rule=own_side,
     modules=modules,
+    corrupt=mask_tokens_per_side,
     training_only=("xlco_contrast",),
     prepare=encode_keys,
     count=count,

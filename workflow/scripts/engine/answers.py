@@ -1,0 +1,107 @@
+"""F1 and exact match of answers to questions, by the published definitions of SQuAD 1.1 and of MLQA.
+
+Both normalise: lower case, punctuation off, articles off, white space. They differ in what is punctuation, in the
+articles and in what is a token:
+
+SQuAD   ASCII punctuation; a, an, the, in whatever language; white space. XQuAD and TyDiQA are scored with it.
+MLQA    every punctuation character of Unicode; the articles of the context's language; Chinese by character.
+
+The Arabic article of MLQA's script matches its two letters anywhere in a word; the published scores have it so.
+"""
+
+import re
+import string
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+ASCII_PUNCTUATION = frozenset(string.punctuation)
+PUNCTUATION = ASCII_PUNCTUATION | {
+    chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("P")
+}
+ARTICLES = {
+    "en": re.compile(r"\b(a|an|the)\b"),
+    "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
+    "de": re.compile(r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    "vi": re.compile(r"\b(của|là|cái|chiếc|những)\b"),
+    "ar": re.compile(r"\sال^|ال"),
+}
+HAN = re.compile(r"[\u4e00-\u9fa5]")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question with its gold answers; `starts` are their first characters in the context."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    starts: tuple[int, ...]
+
+
+Tokens = Callable[[str], list[str]]
+
+
+def squad_tokens(text: str) -> list[str]:
+    text = "".join(character for character in text.lower() if character not in ASCII_PUNCTUATION)
+    return ARTICLES["en"].sub(" ", text).split()
+
+
+def mlqa_tokens(language: str) -> Tokens:
+    """Of answers in a context of this language."""
+    articles = ARTICLES.get(language)
+
+    def tokens(text: str) -> list[str]:
+        text = "".join(character for character in text.lower() if character not in PUNCTUATION)
+        if articles:
+            text = articles.sub(" ", text)
+        return mixed_segmentation(text) if language == "zh" else text.split()
+
+    return tokens
+
+
+def mixed_segmentation(text: str) -> list[str]:
+    """Chinese characters one by one, what stands between them by white space."""
+    return HAN.sub(lambda character: f" {character.group()} ", text).split()
+
+
+def token_f1(gold: Sequence[str], found: Sequence[str]) -> float:
+    """Of bags of tokens. Nothing in common is 0, also where both are empty: that is the official definition."""
+    common = sum((Counter(gold) & Counter(found)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(found), common / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def f1(questions: Sequence[Question], answers: dict[str, str], tokens: Tokens) -> float:
+    """Mean over questions of the best over their gold answers, in percent; a question without an answer counts 0."""
+    return mean_of_best(questions, answers, tokens, token_f1)
+
+
+def exact_match(questions: Sequence[Question], answers: dict[str, str], tokens: Tokens) -> float:
+    return mean_of_best(questions, answers, tokens, lambda gold, found: float(gold == found))
+
+
+def mean_of_best(
+    questions: Sequence[Question],
+    answers: dict[str, str],
+    tokens: Tokens,
+    alike: Callable[[Sequence[str], Sequence[str]], float],
+) -> float:
+    if not questions:
+        raise ValueError("no questions")
+    total = 0.0
+    for question in questions:
+        if question.id in answers:
+            found = tokens(answers[question.id])
+            total += max(alike(tokens(gold), found) for gold in question.answers)
+    return 100 * total / len(questions)
+
+
+def first_words(questions: Iterable[Question], count: int = 5) -> dict[str, str]:
+    """The context's first words in answer to everything: what is reached without reading the question."""
+    return {question.id: " ".join(question.context.split()[:count]) for question in questions}
