@@ -691,6 +691,51 @@ def test_selection_counts_round_stochastically_and_never_hit_specials(shards):
     assert abs(counted / expected - 1) < 0.02
 
 
+def test_each_side_of_a_pair_has_its_own_rate_where_an_objective_says_so(shards):
+    own = mixture(shards, "bitext", rows=64, row_length=48)
+    counted, expected, one_sided = np.zeros(2), np.zeros(2), 0
+    for _ in range(20):
+        rows = own.assemble(own.next_layout())
+        ordinary = (rows.tokens >= FIRST_PIECE) & (rows.document >= 0)
+        whole, sides = (select(rows, 0.15, "camlm", VOCABULARY, per_side=per_side) for per_side in (False, True))
+        for r in range(len(rows.tokens)):
+            for document in range(rows.document[r].max() + 1):
+                inside = ordinary[r] & (rows.document[r] == document)
+                n, whole_n, sides_n = (
+                    np.array([(inside & (rows.side[r] == side) & of).sum() for side in (0, 1)])
+                    for of in (inside, whole[r], sides[r])
+                )
+                if n.min() < 1:
+                    continue
+                assert (sides_n >= np.maximum(1, np.floor(0.15 * n))).all() and (sides_n <= 0.15 * n + 1).all()
+                one_sided += whole_n.min() == 0
+                enough = n >= 7  # below, the "at least one" rule adds
+                counted += sides_n * enough
+                expected += 0.15 * n * enough
+    assert one_sided > 20  # what a rate of the whole pair leaves without a prediction on one side
+    assert (abs(counted / expected - 1) < 0.05).all()
+
+
+def test_pairs_of_other_lengths_are_left_out(shards):
+    def sizes(**lengths: int) -> np.ndarray:
+        own = mixture(shards, "bitext", row_length=96, **lengths)
+        rows = own.assemble(own.next_layout())
+        ordinary = (rows.tokens >= FIRST_PIECE) & (rows.document >= 0)
+        return np.array(
+            [
+                [(ordinary[r] & (rows.document[r] == document) & (rows.side[r] == side)).sum() for side in (0, 1)]
+                for r in range(len(rows.tokens))
+                for document in range(rows.document[r].max() + 1)
+            ]
+        )
+
+    everything, some = sizes(), sizes(least_tokens=4, most_tokens=14)
+    assert everything.min() < 4 and everything.sum(1).max() > 14
+    assert some.min() >= 4 and some.sum(1).max() <= 14
+    with pytest.raises(UserError, match="no sentence to train on"):
+        sizes(least_tokens=1000)
+
+
 def test_corruption_is_80_10_10(shards):
     own = mixture(shards, "mono", rows=64)
     spec = MaskSpec()

@@ -2,11 +2,14 @@
 the number of processes, nor on an interruption."""
 
 import argparse
+import dataclasses
 import json
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,11 @@ import torch
 from safetensors.torch import load_file
 
 import pretrain
+from engine.config import FirstPhase, InitConfig, OptimizerConfig, ScheduleConfig
 from engine.objectives import OBJECTIVES
+from errors import UserError
 from small_corpus import write_run
+from small_engine import run_of
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)
 
 STEPS = 20
@@ -107,6 +113,78 @@ def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> tuple[lis
     torch.set_num_threads(1)
     assert pretrain.pretrain(arguments(corpus, folder)) == 0
     return log(folder), load_file(folder / "model.safetensors")
+
+
+def recorded(called: Counter, key: tuple[str, str], hook: Callable) -> Callable:
+    def call(*values: object) -> object:
+        called[key] += 1
+        return hook(*values)
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["ppa", "infoxlm", "xlm-align", "hictl", "veco", "ernie-m"])
+def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):  # noqa: F811
+    """A queue that nobody fills or a copy that never follows would leave all other tests of the loop green."""
+    called, expected = Counter(), {}
+    objectives = [objective["name"] for objective in MIXES[name]["objectives"]]
+    cycle = len(objectives) if MIXES[name].get("schedule", {}).get("alternate") else 1
+    for objective in objectives:
+        own = OBJECTIVES[objective]
+        hooks = {hook: getattr(own, hook) for hook in ("start", "prepare", "meet", "after_step") if getattr(own, hook)}
+        wrapped = {hook: recorded(called, (objective, hook), function) for hook, function in hooks.items()}
+        monkeypatch.setitem(OBJECTIVES, objective, dataclasses.replace(own, **wrapped))
+        expected |= {(objective, hook): 1 if hook == "start" else 4 // cycle for hook in hooks}
+    schedule = {"steps": 4} | {key: value for key, value in MIXES[name].get("schedule", {}).items() if key != "first"}
+    write(tmp_path, MIXES[name], schedule=schedule, batch={"device_rows": 64})
+    torch.set_num_threads(1)
+    assert pretrain.pretrain(arguments(corpus, tmp_path)) == 0
+    assert expected and dict(called) == expected
+
+
+def test_objectives_that_take_turns_are_all_logged(corpus, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(pretrain, "LOG_EVERY", 2)
+    rows, _ = train(corpus, tmp_path, MIXES["xlm"])
+    losses = [(row["step"], [name for name in row if name.endswith("/loss")]) for row in rows]
+    assert losses[:5] == [
+        (1, ["mmlm/loss"]), (3, ["mmlm/loss"]), (4, ["tlm/loss"]), (7, ["mmlm/loss"]), (8, ["tlm/loss"])
+    ]  # fmt: skip
+
+
+def test_a_weight_scales_the_gradient(corpus, tmp_path):  # noqa: F811
+    """A clipped step would hide it, so the norm before clipping is read."""
+    norms = []
+    for weight in (1.0, 3.0):
+        mix = {"objectives": [{"name": "mmlm", "weight": weight}]}
+        rows, _ = train(corpus, tmp_path / str(weight), mix)
+        norms.append(rows[0]["gradient_norm"])
+    assert norms[1] == pytest.approx(3 * norms[0], rel=1e-4)
+
+
+def test_the_rate_of_a_first_phase_stays_and_the_second_begins_anew():
+    first = FirstPhase(steps=10, train=("cross_attention",), warmup_steps=4)
+    schedule = ScheduleConfig(steps=30, warmup_steps=5, first=first)
+    run = dataclasses.replace(run_of(), schedule=schedule, optimizer=OptimizerConfig(peak_lr=2.0))
+    rates = [pretrain.rate_of(run, step) for step in range(1, 31)]
+    assert rates[:10] == [0.5, 1.0, 1.5, *[2.0] * 7]
+    assert rates[10:15] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
+    assert rates[15:] == pytest.approx([2.0 * (20 - step) / 15 for step in range(6, 21)]) and rates[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init": InitConfig("xlm-r", frozen=("encodr",))}, "init.frozen: no weight begins with 'encodr'; the parts"),
+        (
+            {"schedule": ScheduleConfig(steps=4, warmup_steps=1, first=FirstPhase(1, ("cross_atention",), 0))},
+            "schedule.first.train: no weight begins with 'cross_atention'",
+        ),
+    ],
+)
+def test_names_of_weights_that_do_not_exist_are_refused(changes, message):
+    run = dataclasses.replace(run_of(), **changes)
+    with pytest.raises(UserError, match=message):
+        pretrain.frozen_weights(pretrain.PretrainingModel(run), run)
 
 
 def log(folder: Path) -> list[dict]:

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -353,8 +354,20 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
 def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:
     """What is never trained: momentum copies, and what the run freezes."""
     prefixes = tuple(run.init.frozen) if run.init else ()
+    check_names(model, prefixes, f"run {run.name}, init.frozen")
+    if run.schedule.first:
+        check_names(model, run.schedule.first.train, f"run {run.name}, schedule.first.train")
     weights = model.named_parameters()
     return {name for name, weight in weights if not weight.requires_grad or name.startswith(prefixes)}
+
+
+def check_names(model: nn.Module, prefixes: Iterable[str], where: str) -> None:
+    """A name that no weight begins with would silently freeze, or train, nothing."""
+    names = [name for name, _ in model.named_parameters()]
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in names):
+            known = ", ".join(sorted({name.partition(".")[0] for name in names}))
+            raise UserError(f"{where}: no weight begins with {prefix!r}; the parts of the model are {known}")
 
 
 def shard(model: nn.Module, run: RunConfig, ranks: Ranks) -> None:
