@@ -49,4 +49,4 @@ rule scores:
 # What the cleaning rules caught and missed; only the generated world has a gold list of its dirt.
 rule cleaning:
     input:
-        f"results/{SCALE}/corpus/cleaning-report.json",
+        cleaning_report,

@@ -55,6 +55,84 @@ def test_every_key_of_a_scale_reaches_a_run_or_is_read(repository, scale):
 
 WRONG = [
     # file, old, new, what the one line must hold
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "metric: accuracy",
+        "metric: acuracy",
+        ["columns[0].metric: unknown metric of xnli 'acuracy'; did you mean 'accuracy'?"],
+    ),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "[en, fr, es",
+        "[en, xx, es",
+        ["columns[0].languages: unknown language of xnli 'xx'"],
+    ),
+    (
+        "config/tables/parallax/summary.yaml",
+        "show: [en, avg], heading: XNLI",
+        "show: [en, agv], heading: XNLI",
+        ["columns[0].show", "'agv'; did you mean 'avg'?"],
+    ),
+    (
+        "config/figures/xlm-e/figure-03.yaml",
+        "metric: accuracy-by-layer",
+        "metric: accuracy-by-laye",
+        ["figure-03.yaml, columns[0].metric", "did you mean 'accuracy-by-layer'?"],
+    ),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "published: xlm-15,",
+        "published: xlm-51,",
+        ["groups[0].rows[0].published: unknown model 'xlm-51'"],
+    ),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "run: xlm-r}",
+        "run: xlm-r-base}",
+        ["rows[2].run: unknown run 'xlm-r-base'"],
+    ),
+    (
+        "config/runs/xlm-r.yaml",
+        "finetune_recipe: xlm-r",
+        "finetune_recipe: xml-r",
+        ["config/runs/xlm-r.yaml, finetune_recipe: unknown recipe 'xml-r'; did you mean 'xlm-r'?"],
+    ),
+    (
+        "config/scales/mini.yaml",
+        "finetune_recipe: xlm-r",
+        "finetune_recipe: xml-r",
+        ["mini.yaml, run_overrides.finetune_recipe: unknown recipe 'xml-r'"],
+    ),
+    (
+        "config/runs/ernie-m-base.yaml",
+        "extends: xlm-small",
+        "extends: [xlm-small]",
+        ["ernie-m-base.yaml, extends: must be the name of one run, is ['xlm-small']"],
+    ),
+    (
+        "config/runs/ernie-m-small.yaml",
+        "  mmlm: {rows: 512}",
+        "  mmlm: append",
+        ['ernie-m-small.yaml, objective_overrides.mmlm: must be a mapping, is "append"'],
+    ),
+    (
+        "config/announced.yaml",
+        "settings:",
+        "setings:",
+        ["config/announced.yaml: must hold tasks, settings, runs"],
+    ),
+    (
+        "config/scales/mini.yaml",
+        "size: 2500, sentences: 200000,",
+        "size: 2500,",
+        ["mini.yaml, vocabulary: key 'sentences' is missing"],
+    ),
+    (
+        "config/scales/mini.yaml",
+        "seeds: [1, 2, 3]",
+        "resources: {pretrian: {threads: 2}}\nseeds: [1, 2, 3]",
+        ["mini.yaml, resources: unknown rule 'pretrian'; did you mean 'pretrain'?"],
+    ),
     ("config/config.yaml", "scale: mini", "scal: mini", ["config/config.yaml, scal", "did you mean 'scale'?"]),
     (
         "config/config.yaml",
@@ -275,3 +353,27 @@ def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
         path.write_text(resolve_run.render(config, name), encoding="utf-8")
         run = load_run(path)
         assert run.schedule.steps == plan.resolve_run(config, name)["schedule"]["steps"]
+
+
+def test_what_the_command_line_says_is_looked_for_there(repository):
+    for key, value in {
+        "runs": ["nonsense"],
+        "papers": ["nonsense"],
+        "items": ["nonsense"],
+        "scale": "nonsense",
+    }.items():
+        assert message(repository, **{key: value}).startswith(f"--config (command line), {key}")
+    text = message(repository, papers=["ppa"], items=["ernie-m/table-01"])
+    assert text == ("--config (command line), papers and items: no table or figure is of both; take one of the two out")
+
+
+def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
+    config = plan.load_config(repository, {"runs": ["alm"]})
+    assert config.listed == ["alm"] and not plan.all_needs(config)
+    assert plan.load_config(repository, {"scale": "paper"}).listed == []
+    assert len(plan.load_config(repository, {"runs": "all"}).listed) == len(config.runs)
+
+
+def test_a_message_names_sixty_of_many(repository, tree):
+    edit(tree, "config/scales/mini.yaml", "language_id: trained", "language_id: train")
+    assert len(message(tree)) < 4000

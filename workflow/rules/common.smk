@@ -10,12 +10,13 @@ sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
 import plan
 from errors import UserError
+from yamlfiles import did_you_mean
 
 try:
     PLAN = plan.load_config(".", config)
     CLEANING = plan.load_cleaning(PLAN)
     NEEDS = plan.all_needs(PLAN)
-    RUNS = plan.with_ancestors(PLAN, sorted({run for run, _, _ in NEEDS}))
+    RUNS = plan.with_ancestors(PLAN, [*PLAN.listed, *(run for run, _, _ in NEEDS)])
     CANONICAL = plan.canonical_runs(PLAN)
 except UserError as error:
     raise WorkflowError(str(error)) from None
@@ -412,6 +413,14 @@ def task_files_and_training(wildcards):
     )
 
 
+def cleaning_report(wildcards):
+    if not WORLD:
+        raise WorkflowError(
+            f"cleaning: scale {SCALE} has real text, of which nobody knows the dirt; ask for it at a scale with a world"
+        )
+    return f"{S}/corpus/cleaning-report.json"
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -419,12 +428,21 @@ def all_scores(wildcards):
     return plan.all_score_paths(PLAN)
 
 
+def spec_of(wildcards):
+    item = f"{wildcards.paper}/{wildcards.item}"
+    if item not in PLAN.specs:
+        raise WorkflowError(
+            f"no table or figure {item} in config/tables and config/figures: {did_you_mean(item, PLAN.specs)}"
+        )
+    return PLAN.specs[item]
+
+
 def spec_scores(wildcards):
-    return plan.score_paths(PLAN, PLAN.specs[f"{wildcards.paper}/{wildcards.item}"])
+    return plan.score_paths(PLAN, spec_of(wildcards))
 
 
 def spec_published(wildcards):
-    return PLAN.specs[f"{wildcards.paper}/{wildcards.item}"].get("published", [])
+    return spec_of(wildcards).get("published", [])
 
 
 def table_files(wildcards):

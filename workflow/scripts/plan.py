@@ -10,6 +10,7 @@ key.
 from __future__ import annotations
 
 import copy
+import csv
 import hashlib
 import json
 import re
@@ -187,6 +188,12 @@ class Config:
         chosen = self.settings.get("runs") or self.scale.get("runs") or "all"
         return frozenset(self.runs if chosen == "all" else chosen)
 
+    @property
+    def listed(self) -> list[str]:
+        """The runs that somebody asks for, by name or by the word all: `models` trains them, table or not."""
+        chosen = self.settings.get("runs") or self.scale.get("runs") or []
+        return sorted(self.runs if chosen == "all" else chosen)
+
 
 def load_config(
     root: str | Path = ".", overrides: dict | None = None, path: str | Path = "config/config.yaml"
@@ -199,10 +206,11 @@ def load_config(
     overrides = {key: _typed(value) for key, value in (overrides or {}).items()}
     if overrides:
         settings = {**settings, **overrides}
-        schemas.check(settings, "config", "--config (command line)")
+        schemas.check(settings, "config", COMMAND_LINE)
     scales = _names(root / "config/scales", "*.yaml")
     if settings["scale"] not in scales:
-        raise UserError(f"{path}, scale: '{settings['scale']}' is unknown; {did_you_mean(settings['scale'], scales)}")
+        where = COMMAND_LINE if "scale" in (overrides or {}) else path
+        raise UserError(f"{where}, scale: '{settings['scale']}' is unknown; {did_you_mean(settings['scale'], scales)}")
 
     languages = load_languages(root / "config/languages.tsv")
     datasets = load_datasets(root / "config/datasets.tsv")
@@ -220,12 +228,14 @@ def load_config(
     for name in tasks:
         _check_task(config, name)
     specs = {kind: _read_specs(config, schemas, kind) for kind in ("table", "figure")}
-    _check_filters(config, {**specs["table"], **specs["figure"]}, str(path))
+    _check_filters(config, {**specs["table"], **specs["figure"]}, str(path), overrides or {})
     config.tables.update(_select(settings, specs["table"]))
     config.figures.update(_select(settings, specs["figure"]))
     for item, spec in config.specs.items():
         for run, _, _ in needs(config, spec, item):
             resolve_run(config, run)  # says so here, not in a job, if the scale leaves an objective without data
+    for run in config.listed:
+        resolve_run(config, run)
     return config
 
 
@@ -266,6 +276,8 @@ def _named(value: Any, shown: str, schemas: _Schemas, kind: str, key: str = "nam
     return value
 
 
+COMMAND_LINE = "--config (command line)"
+
 # What a run never takes from the run that it extends: they say which run it is.
 OWN_KEYS = ("name", "paper")
 
@@ -291,12 +303,21 @@ def _overridden(run: Any, shown: str) -> Any:
     """A run whose `objective_overrides`, by name as in a scale, are laid over the objectives that it extends."""
     if not isinstance(run, dict) or not isinstance(run.get("objective_overrides"), dict):
         return run
+    if not all(isinstance(own, dict) for own in _list(run.get("objectives"))):
+        raise UserError(f"{shown}, objectives: must be a list of mappings, each with a `name`")
+    for name, change in run["objective_overrides"].items():
+        if not isinstance(change, dict | None):
+            raise UserError(f"{shown}, objective_overrides.{name}: must be a mapping, is {json.dumps(change)}")
     known = [str(objective.get("name")) for objective in run.get("objectives", [])]
     changes = run["objective_overrides"]
     for objective in changes:
         _known(objective, known, f"{shown}, objective_overrides", "objective of this run")
     objectives = [deep_merge(own, changes.get(own.get("name")) or {}) for own in run["objectives"]]
     return {key: value for key, value in run.items() if key != "objective_overrides"} | {"objectives": objectives}
+
+
+def _list(value: Any) -> list:
+    return value if isinstance(value, list) else [value]
 
 
 def _without_nulls(value: Any) -> Any:
@@ -341,15 +362,18 @@ def _known(word: str, known: Iterable[str], where: str, what: str) -> None:
         raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, known)}")
 
 
-def _check_filters(config: Config, specs: dict[str, dict], shown: str) -> None:
+def _check_filters(config: Config, specs: dict[str, dict], written: str, overridden: Iterable[str]) -> None:
     settings = config.settings
+    shown = {key: COMMAND_LINE if key in overridden else written for key in ("papers", "items", "runs")}
     for index, paper in enumerate(settings.get("papers") or []):
-        _known(paper, {spec["paper"] for spec in specs.values()}, f"{shown}, papers[{index}]", "paper")
+        _known(paper, {spec["paper"] for spec in specs.values()}, f"{shown['papers']}, papers[{index}]", "paper")
     for index, item in enumerate(settings.get("items") or []):
-        _known(item, specs, f"{shown}, items[{index}]", "table or figure")
+        _known(item, specs, f"{shown['items']}, items[{index}]", "table or figure")
     chosen = settings.get("runs")
     for index, run in enumerate([] if chosen == "all" else chosen or []):
-        _known(run, config.runs, f"{shown}, runs[{index}]", "run")
+        _known(run, config.runs, f"{shown['runs']}, runs[{index}]", "run")
+    if specs and not _select(settings, specs):
+        raise UserError(f"{shown['items']}, papers and items: no table or figure is of both; take one of the two out")
 
 
 def _partial(schema: dict) -> dict:
@@ -381,8 +405,13 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
             if key in (overrides.get(section, {}) if section else overrides):
                 where = f"{shown}, run_overrides.{section + '.' if section else ''}{key}"
                 raise UserError(f"{where}: a scale does not change what a run is; remove the key")
+    if "finetune_recipe" in scale.get("run_overrides", {}):
+        where = f"{shown}, run_overrides.finetune_recipe"
+        _check_recipe_name(config, scale["run_overrides"]["finetune_recipe"], where)
     for index, run in enumerate(scale.get("runs") or []):
         _known(run, config.runs, f"{shown}, runs[{index}]", "run")
+    for rule in scale.get("resources", {}):
+        _known(rule, _names(Path(__file__).parent, "*.py"), f"{shown}, resources", "rule")
     for objective, changes in scale.get("objective_overrides", {}).items():
         where = f"{shown}, objective_overrides"
         _known(objective, OBJECTIVE_DATA, where, "objective")
@@ -394,6 +423,9 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
     vocabulary = scale["vocabulary"]
     if ("given" in vocabulary) == ("size" in vocabulary):
         raise UserError(f"{shown}, vocabulary: give either 'given' (a dataset id) or 'size' (to train one)")
+    for key in ("sentences", "character_coverage") if "size" in vocabulary else ():
+        if key not in vocabulary:
+            raise UserError(f"{shown}, vocabulary: key '{key}' is missing, which a vocabulary to train needs")
     for key, id_ in (("vocabulary.given", vocabulary.get("given")), ("language_id", scale["language_id"])):
         if id_ not in (None, "trained"):
             _known(id_, config.datasets, f"{shown}, {key}", "dataset")
@@ -419,8 +451,14 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
         _known(task, _names(config.root / "config/tasks"), f"{shown}, task_overrides", "task")
 
 
+def _check_recipe_name(config: Config, name: str, where: str) -> None:
+    """A task without a recipe of this name takes its default; one that no task has is a slip."""
+    _known(name, {recipe for task in config.tasks.values() for recipe in task["recipes"]}, where, "recipe")
+
+
 def _check_run(config: Config, name: str) -> None:
     run, shown = config.runs[name], f"config/runs/{name}.yaml"
+    _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     data = run.get("data", {})
     mono, bitext = data.get("mono"), data.get("bitext")
     if mono:
@@ -810,10 +848,13 @@ def _check_spec(config: Config, spec: dict, shown: str) -> None:
     tasks = {*config.tasks, *vocabulary["tasks"]}
     settings = {setting for task in config.tasks.values() for setting in task["settings"]} | set(vocabulary["settings"])
     runs = {*config.runs, *vocabulary["runs"]}
+    published = _published_models(config, spec, shown)
     for index, column in enumerate(spec["columns"]):
         _known(column["task"], tasks, f"{shown}, columns[{index}].task", "task")
         if "setting" in column:
             _known(column["setting"], settings, f"{shown}, columns[{index}].setting", "setting")
+        if column["task"] in config.tasks:
+            _check_column(config, column, f"{shown}, columns[{index}]")
     for number, group in enumerate(spec["groups"]):
         where = f"{shown}, groups[{number}]"
         if "setting" in group:
@@ -823,8 +864,30 @@ def _check_spec(config: Config, spec: dict, shown: str) -> None:
         for index, row in enumerate(group["rows"]):
             if "run" in row:
                 _known(row["run"], runs, f"{where}.rows[{index}].run", "run")
-    if "published" in spec and not (config.root / spec["published"]).is_file():
+            if "published" in row:
+                _known(row["published"], published, f"{where}.rows[{index}].published", "model")
+
+
+def _check_column(config: Config, column: dict, where: str) -> None:
+    """Metric and languages are the task's own."""
+    task = config.tasks[column["task"]]
+    metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in task["metrics"] if task["kind"] == "retrieval")]
+    _known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
+    languages = {*task["languages"], "en"}
+    for key, allowed in (("languages", languages), ("show", languages | {"avg"})):
+        for code in column[key] if isinstance(column.get(key), list) else []:
+            _known(code, allowed, f"{where}.{key}", f"language of {column['task']}")
+
+
+def _published_models(config: Config, spec: dict, shown: str) -> set[str]:
+    """The models of which the item's file of published numbers has one."""
+    if "published" not in spec:
+        return set()
+    path = config.root / spec["published"]
+    if not path.is_file():
         raise UserError(f"{shown}, published: {spec['published']}: no such file")
+    with open(path, encoding="utf-8", newline="") as file:
+        return {row["model"] for row in csv.DictReader(file)}
 
 
 def read_announced(root: Path) -> dict[str, list[str]]:
@@ -832,10 +895,13 @@ def read_announced(root: Path) -> dict[str, list[str]]:
     path = root / "config/announced.yaml"
     if str(path) not in _announced:
         announced = read_yaml(path, "config/announced.yaml")
-        with open(root / "config/published/models.tsv", encoding="utf-8") as models:
-            rows = [line.split("\t") for line in models.read().splitlines()]
-        published = [row[0] for row in rows[1:] if row[0]]
-        _announced[str(path)] = {**announced, "runs": [*announced["runs"], *published]}
+        keys = ("tasks", "settings", "runs")
+        if not isinstance(announced, dict) or sorted(announced) != sorted(keys):
+            raise UserError(f"config/announced.yaml: must hold {', '.join(keys)}, each a list of names")
+        for key in keys:
+            if not isinstance(announced[key], list):
+                raise UserError(f"config/announced.yaml, {key}: must be a list of names")
+        _announced[str(path)] = announced
     return _announced[str(path)]
 
 
@@ -889,7 +955,9 @@ def load_cleaning(config: Config) -> dict:
     """The thresholds of config/cleaning.yaml with those of the scale laid over them."""
     shown = "config/cleaning.yaml"
     thresholds = read_yaml(config.root / shown, shown)
-    for section, numbers in (thresholds or {}).items():
+    if not isinstance(thresholds, dict):
+        raise UserError(f"{shown}: must be a mapping of sections, each a mapping of thresholds")
+    for section, numbers in thresholds.items():
         if not isinstance(numbers, dict):
             raise UserError(f"{shown}, {section}: must be a mapping of thresholds")
     where = f"config/scales/{config.scale_name}.yaml, cleaning"

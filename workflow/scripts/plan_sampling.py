@@ -1,6 +1,6 @@
 """Write how often each language and pair is drawn: q proportional to p^alpha, p its share of the data.
 
-m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R; methods.md section 1). A pair that comes in
+m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R). A pair that comes in
 several corpora has one q, which its corpora share in proportion to their size. Of pairs with a limit (PPA) so many
 count; training takes the first ones of each shard.
 

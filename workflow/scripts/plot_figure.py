@@ -316,7 +316,7 @@ def save(figure: plt.Figure, out: Path, kind: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--spec", required=True, type=Path, help="config/figures/<paper>/<item>.yaml")
     add_context_arguments(parser)
     parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")

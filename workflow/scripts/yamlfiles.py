@@ -60,12 +60,16 @@ def read_yaml(path: str | Path, shown: str | None = None) -> Any:
         loader.dispose()
 
 
+SHOWN = 60  # names in one message
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     known = sorted(map(str, known))
+    shown = ", ".join(known[:SHOWN]) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
     close = difflib.get_close_matches(str(word), known, n=1)
     if close:
-        return f"did you mean '{close[0]}'? Allowed: {', '.join(known)}"
-    return f"allowed: {', '.join(known) or 'nothing (there are none yet)'}"
+        return f"did you mean '{close[0]}'? Allowed: {shown}"
+    return f"allowed: {shown or 'nothing (there are none yet)'}"
 
 
 def deep_merge(base: dict, changes: dict) -> dict:
@@ -97,6 +101,8 @@ def line_of_parents(value: Any, shown: str, known: Iterable[str], read: Callable
     while isinstance(value, dict) and "extends" in value:
         parent = value["extends"]
         where = f"{Path(shown).with_stem(line[-1])}, extends"
+        if not isinstance(parent, str):
+            raise UserError(f"{where}: must be the name of one {kind}, is {parent!r}")
         if parent in line:
             circle = [*line[line.index(parent) :], parent]
             raise UserError(f"{where}: goes round, {' -> '.join(circle)}; take one `extends` out")

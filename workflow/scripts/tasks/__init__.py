@@ -12,10 +12,10 @@ from tasks import conll, panx, pawsx, tatoeba, ud_pos, xnli
 
 TASKS = {
     "conll-ner": conll,
-    "panx": panx,
-    "pawsx": pawsx,
+    "paws-x": pawsx,
     "tatoeba": tatoeba,
     "ud-pos": ud_pos,
+    "wikiann-ner": panx,
     "xnli": xnli,
 }
 
