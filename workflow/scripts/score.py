@@ -13,11 +13,17 @@ from types import SimpleNamespace
 
 from atomic import write_json
 from datasets import DATASETS_TSV, LANGUAGES_TSV
+from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, one_of_n, shuffled_tags
 from errors import UserError, run_main
 from tasks import TASKS, task_module, tatoeba
 
-CHANCES = {"majority": majority, "shuffled-tags": shuffled_tags, "one-of-n": one_of_n}
+CHANCES = {
+    "majority": majority,
+    "shuffled-tags": shuffled_tags,
+    "one-of-n": one_of_n,
+    "first-words": first_words_chance,
+}
 FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", "task_version", "run_hash", "commit")
 
 

@@ -14,8 +14,9 @@ import string
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 ASCII_PUNCTUATION = frozenset(string.punctuation)
 PUNCTUATION = ASCII_PUNCTUATION | {
@@ -38,11 +39,13 @@ class Question:
     id: str
     question: str
     context: str
+    language: str  # of the context
     answers: tuple[str, ...]
     starts: tuple[int, ...]
 
 
 Tokens = Callable[[str], list[str]]
+Alike = Callable[[Sequence[str], Sequence[str]], float]  # of the tokens of a gold answer and of the one found
 
 
 def squad_tokens(text: str) -> list[str]:
@@ -50,6 +53,7 @@ def squad_tokens(text: str) -> list[str]:
     return ARTICLES["en"].sub(" ", text).split()
 
 
+@cache
 def mlqa_tokens(language: str) -> Tokens:
     """Of answers in a context of this language."""
     articles = ARTICLES.get(language)
@@ -77,31 +81,55 @@ def token_f1(gold: Sequence[str], found: Sequence[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def f1(questions: Sequence[Question], answers: dict[str, str], tokens: Tokens) -> float:
-    """Mean over questions of the best over their gold answers, in percent; a question without an answer counts 0."""
-    return mean_of_best(questions, answers, tokens, token_f1)
-
-
-def exact_match(questions: Sequence[Question], answers: dict[str, str], tokens: Tokens) -> float:
-    return mean_of_best(questions, answers, tokens, lambda gold, found: float(gold == found))
+def same(gold: Sequence[str], found: Sequence[str]) -> float:
+    return float(list(gold) == list(found))
 
 
 def mean_of_best(
-    questions: Sequence[Question],
-    answers: dict[str, str],
-    tokens: Tokens,
-    alike: Callable[[Sequence[str], Sequence[str]], float],
+    questions: Sequence[Question], answers: dict[str, str], tokens_of: Callable[[Question], Tokens], alike: Alike
 ) -> float:
+    """Over questions, of the best over their gold answers, in percent; a question without an answer counts 0."""
     if not questions:
         raise ValueError("no questions")
     total = 0.0
     for question in questions:
         if question.id in answers:
+            tokens = tokens_of(question)
             found = tokens(answers[question.id])
             total += max(alike(tokens(gold), found) for gold in question.answers)
     return 100 * total / len(questions)
 
 
-def first_words(questions: Iterable[Question], count: int = 5) -> dict[str, str]:
-    """The context's first words in answer to everything: what is reached without reading the question."""
+def by_squad(question: Question) -> Tokens:
+    return squad_tokens
+
+
+def by_mlqa(question: Question) -> Tokens:
+    return mlqa_tokens(question.language)
+
+
+def squad_f1(questions: Sequence[Question], answers: dict[str, str]) -> float:
+    return mean_of_best(questions, answers, by_squad, token_f1)
+
+
+def squad_exact_match(questions: Sequence[Question], answers: dict[str, str]) -> float:
+    return mean_of_best(questions, answers, by_squad, same)
+
+
+def mlqa_f1(questions: Sequence[Question], answers: dict[str, str]) -> float:
+    return mean_of_best(questions, answers, by_mlqa, token_f1)
+
+
+def mlqa_exact_match(questions: Sequence[Question], answers: dict[str, str]) -> float:
+    return mean_of_best(questions, answers, by_mlqa, same)
+
+
+def first_words(questions: Sequence[Question], count: int = 5) -> dict[str, str]:
     return {question.id: " ".join(question.context.split()[:count]) for question in questions}
+
+
+def first_words_chance(
+    measure: Callable[[Sequence[Question], dict[str, str]], float], questions: Sequence[Question]
+) -> float:
+    """The context's first five words in answer to everything: what is reached without reading the question."""
+    return measure(questions, first_words(questions))

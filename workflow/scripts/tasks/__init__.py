@@ -8,15 +8,18 @@ read_gold, read_predictions, write_predictions; METRICS names its metrics.
 from types import ModuleType
 
 from errors import UserError
-from tasks import conll, panx, pawsx, tatoeba, ud_pos, xnli
+from tasks import conll, mlqa, panx, pawsx, tatoeba, tydiqa, ud_pos, xnli, xquad
 
 TASKS = {
     "conll-ner": conll,
+    "mlqa": mlqa,
     "paws-x": pawsx,
     "tatoeba": tatoeba,
+    "tydiqa-goldp": tydiqa,
     "ud-pos": ud_pos,
     "wikiann-ner": panx,
     "xnli": xnli,
+    "xquad": xquad,
 }
 
 

@@ -41,9 +41,13 @@ def read_bytes(path: str | Path) -> bytes:
 
 def read_zip_member(path: str | Path, member: str) -> list[str]:
     """Lines of one member of a zip archive."""
+    return decode_lines(read_zip_bytes(path, member), f"{path}, {member}")
+
+
+def read_zip_bytes(path: str | Path, member: str) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive:
-            return decode_lines(archive.read(member), f"{path}, {member}")
+            return archive.read(member)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (zipfile.BadZipFile, zlib.error) as error:

@@ -3,15 +3,13 @@
 A zip of one archive per language with the files train, dev and test; a line is `language:token<TAB>tag`.
 """
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from engine.metrics import Metric, span_f1, tag_accuracy
 from errors import UserError
 from tasks.entities import is_table, labels_of, parse_columns
-from tasks.files import check_count, decode_lines, read_lines, tar_members
+from tasks.files import check_count, decode_lines, read_lines, read_zip_bytes, tar_members
 from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
@@ -36,23 +34,15 @@ def read_panx(
     path: str | Path, split: str, languages: Sequence[str], counts: dict[str, int]
 ) -> dict[str, list[Sentence]]:
     sentences = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for language in languages:
-                where = f"{path}, {language}.tar.gz, {split}"
-                inner = archive.read(f"{language}.tar.gz")
-                members = tar_members(where, {split, f"./{split}"}.__contains__, inner)
-                data = next((data for _, data in members), None)
-                if data is None:
-                    raise UserError(f"{where}: no such member; this is another archive than the task expects")
-                sentences[language] = parse_panx(decode_lines(data, where), where)
-                check_count(len(sentences[language]), counts.get(language), where)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a whole zip archive ({error}); download it again") from None
-    except KeyError as error:
-        raise UserError(f"{path}: {error.args[0]}; this is another archive than the task expects") from None
+    for language in languages:
+        where = f"{path}, {language}.tar.gz, {split}"
+        archive = read_zip_bytes(path, f"{language}.tar.gz")
+        members = tar_members(where, {split, f"./{split}"}.__contains__, archive)
+        data = next((data for _, data in members), None)
+        if data is None:
+            raise UserError(f"{where}: no such member; this is another archive than the task expects")
+        sentences[language] = parse_panx(decode_lines(data, where), where)
+        check_count(len(sentences[language]), counts.get(language), where)
     return sentences
 
 

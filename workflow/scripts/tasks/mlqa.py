@@ -1,0 +1,52 @@
+"""MLQA: questions about Wikipedia in 7 languages; here question and context are of one language (XLT).
+
+F1 and exact match by MLQA's own script, in the language of the context. Trained on English SQuAD 1.1, or on its machine
+translations. read_gold takes the files of other pairs of languages (G-XLT) too.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.answers import Question, mlqa_exact_match, mlqa_f1
+from engine.metrics import Metric
+from tasks.files import check_count, read_zip_bytes
+from tasks.squad import gold_of, inputs_of, parse_squad, read_predictions, read_squad, write_predictions
+from tasks.xquad import read_files
+
+__all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
+
+METRICS = {"f1": Metric(mlqa_f1, "first-words"), "exact-match": Metric(mlqa_exact_match, "first-words")}
+NAMED = re.compile(r"context-(\w+)-question-(\w+)")
+
+
+def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_files(paths, {language: f"train-{language}" for language in languages}, counts)
+
+
+def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_mlqa(paths["gold"], "dev", languages, counts)
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_mlqa(paths["gold"], "test", languages, counts)
+
+
+def read_mlqa(
+    path: str | Path, split: str, languages: Sequence[str], counts: dict[str, int]
+) -> dict[str, list[Question]]:
+    questions = {}
+    for language in languages:
+        member = f"MLQA_V1/{split}/{split}-context-{language}-question-{language}.json"
+        where = f"{path}, {member}"
+        questions[language] = parse_squad(read_zip_bytes(path, member), where, language)
+        check_count(len(questions[language]), counts.get(language), where)
+    return questions
+
+
+def read_gold(path: str | Path, language: str) -> list[Question]:
+    """From MLQA_V1.zip, or one JSON file; the language of the context is that of the file's name, if it says one."""
+    if str(path).endswith(".zip"):
+        return read_mlqa(path, "test", [language], {})[language]
+    named = NAMED.search(Path(path).name)
+    return read_squad(path, named.group(1) if named else language)

@@ -1,0 +1,77 @@
+"""TyDiQA-GoldP: questions that people asked in their own language, with the paragraph that answers it; 9 languages.
+
+All languages lie in one file; a question's id begins with the name of its language. XTREME tests on the dev file and
+has no other: models are selected on the last tenth of the English training questions (ours).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.answers import Question, squad_exact_match, squad_f1
+from engine.metrics import Metric
+from errors import UserError
+from tasks.files import check_count
+from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, write_predictions
+from tasks.xquad import read_files
+
+__all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
+
+METRICS = {"f1": Metric(squad_f1, "first-words"), "exact-match": Metric(squad_exact_match, "first-words")}
+NAMES = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+}
+DEV_SHARE = 0.1
+
+
+def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    """English of the training file without what dev takes of it; other languages are English in translation."""
+    translated = {language: f"train-{language}" for language in languages if language != "en"}
+    questions = read_files(paths, translated, counts)
+    if "en" in languages:
+        questions["en"] = english(paths, counts)[0]
+    return {language: questions[language] for language in languages}
+
+
+def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    if list(languages) != ["en"]:
+        raise UserError(f"{paths['train']}: a dev part is there for English alone, not for {', '.join(languages)}")
+    return {"en": english(paths, {})[1]}
+
+
+def english(paths: dict[str, Path], counts: dict[str, int]) -> tuple[list[Question], list[Question]]:
+    """(training, dev) questions."""
+    questions = of_language(read_squad(paths["train"], "en"), "en", str(paths["train"]))
+    check_count(len(questions), counts.get("en"), f"{paths['train']}, English")
+    kept = len(questions) - max(1, int(DEV_SHARE * len(questions)))
+    return questions[:kept], questions[kept:]
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    where = str(paths["gold"])
+    everything = read_squad(paths["gold"], "")
+    questions = {language: of_language(everything, language, where) for language in languages}
+    for language in languages:
+        check_count(len(questions[language]), counts.get(language), f"{where}, {NAMES[language]}")
+    return questions
+
+
+def of_language(questions: Sequence[Question], language: str, where: str) -> list[Question]:
+    if language not in NAMES:
+        raise UserError(f"{where}: {language!r} is no language of TyDiQA; they are {', '.join(NAMES)}")
+    found = [question for question in questions if question.id.startswith(f"{NAMES[language]}-")]
+    if not found:
+        raise UserError(f"{where}: no question whose id begins with {NAMES[language]}-")
+    return found
+
+
+def read_gold(path: str | Path, language: str) -> list[Question]:
+    """Of the file of all languages, or of one that holds this language alone."""
+    return of_language(read_squad(path, language), language, str(path))

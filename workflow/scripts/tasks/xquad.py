@@ -1,0 +1,43 @@
+"""XQuAD: 240 paragraphs of SQuAD's dev set and their 1,190 questions, translated by people; 11 languages in XTREME.
+
+Training and selection on English SQuAD 1.1, or on its machine translations (XTREME's).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.answers import Question, squad_exact_match, squad_f1
+from engine.metrics import Metric
+from errors import UserError
+from tasks.files import check_count
+from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, write_predictions
+
+__all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
+
+METRICS = {"f1": Metric(squad_f1, "first-words"), "exact-match": Metric(squad_exact_match, "first-words")}
+
+
+def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_files(paths, {language: f"train-{language}" for language in languages}, counts)
+
+
+def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_files(paths, {language: f"dev-{language}" for language in languages}, counts)
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    return read_files(paths, {language: language for language in languages}, counts)
+
+
+def read_files(paths: dict[str, Path], names: dict[str, str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    questions = {}
+    for language, name in names.items():
+        if name not in paths:
+            raise UserError(f"datasets: no {name}; name its file")
+        questions[language] = read_squad(paths[name], language)
+        check_count(len(questions[language]), counts.get(language), str(paths[name]))
+    return questions
+
+
+def read_gold(path: str | Path, language: str) -> list[Question]:
+    return read_squad(path, language)
