@@ -232,3 +232,31 @@ def test_chance_levels_come_from_the_recipe(world):
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {}}))
     with pytest.raises(UserError, match=r"chance\.accuracy: missing"):
         score.score_folder(args)
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "metrics"),
+    [
+        ("bucc", "bucc2018", ["f1"]),
+        ("mlqa", "mlqa", ["f1", "exact-match"]),
+        ("paws-x", "pawsx", ["accuracy"]),
+        ("tydiqa-goldp", "tydiqa", ["f1", "exact-match"]),
+        ("wikiann-ner", "panx", ["f1", "accuracy"]),
+        ("xquad", "xquad", ["f1", "exact-match"]),
+    ],
+)
+def test_anyone_s_file_of_any_task_is_scored_by_hand(mirror, task, folder, metrics):
+    gold = next((mirror / MOCK / "labels" / folder).glob("test-de.*"), None)
+    gold = gold or min((mirror / MOCK / "labels" / folder).glob("test-*"))
+    language = gold.stem.removeprefix("test-")
+    found = score.score_file(
+        SimpleNamespace(
+            task=task,
+            language=language,
+            gold=str(gold),
+            predictions=str(mirror / MOCK / "predictions" / folder / gold.name),
+        )
+    )
+    assert found["task"] == task and [entry["metric"] for entry in found["scores"]] == metrics
+    for entry in found["scores"]:
+        assert 0 <= entry["chance"] <= 100 and 0 <= entry["value"] <= 100 and entry["n"] > 0

@@ -8,9 +8,10 @@ read_gold, read_predictions, write_predictions; METRICS names its metrics.
 from types import ModuleType
 
 from errors import UserError
-from tasks import conll, mlqa, panx, pawsx, tatoeba, tydiqa, ud_pos, xnli, xquad
+from tasks import bucc, conll, mlqa, panx, pawsx, tatoeba, tydiqa, ud_pos, word_alignment, xnli, xquad
 
 TASKS = {
+    "bucc": bucc,
     "conll-ner": conll,
     "mlqa": mlqa,
     "paws-x": pawsx,
@@ -18,6 +19,7 @@ TASKS = {
     "tydiqa-goldp": tydiqa,
     "ud-pos": ud_pos,
     "wikiann-ner": panx,
+    "word-alignment": word_alignment,
     "xnli": xnli,
     "xquad": xquad,
 }

@@ -1,0 +1,101 @@
+"""BUCC 2018: find the translations among two piles of sentences; German, French, Russian and Chinese with English.
+
+XTREME's dev is the sample of the shared task, its test the training set: the gold of the real test set is not public.
+A prediction file has one `foreign id<TAB>English id` a line.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.metrics import Metric
+from engine.mining import Pair, pair_f1
+from errors import UserError
+from tasks.files import check_count, decode_lines, fingerprint, read_bytes, read_lines, tar_members, write_lines
+
+METRICS = {"f1": Metric(pair_f1, "nothing")}
+PARTS = {"dev": "sample", "test": "training"}
+
+
+class Piles(NamedTuple):
+    foreign: dict[str, str]  # id -> sentence
+    english: dict[str, str]
+    gold: list[Pair]
+
+
+def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
+    return {language: read_piles(paths[f"{language}-dev"], "dev", language, counts) for language in languages}
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
+    return {language: read_piles(paths[f"{language}-test"], "test", language, counts) for language in languages}
+
+
+def read_piles(path: str | Path, split: str, language: str, counts: dict[str, int]) -> Piles:
+    """Of bucc2018-<l>-en.<part>-gold.tar.bz2; `counts` are those of gold pairs."""
+    stem = f"bucc2018/{language}-en/{language}-en.{PARTS[split]}"
+    names = [f"{stem}.{side}" for side in (language, "en", "gold")]
+    wanted = {prefix + name: name for name in names for prefix in ("", "./")}
+    files = {wanted[name]: data for name, data in tar_members(path, wanted.__contains__)}
+    for name in names:
+        if name not in files:
+            raise UserError(f"{path}: no member {name}; this is another archive than the task expects")
+    lines = {name: decode_lines(data, f"{path}, {name}") for name, data in files.items()}
+    foreign, english = (parse_pile(lines[name], f"{path}, {name}") for name in names[:2])
+    where = f"{path}, {names[2]}"
+    gold = parse_pairs(lines[names[2]], where)
+    check_count(len(gold), counts.get(language), where)
+    for number, (one, other) in enumerate(gold, start=1):
+        for id_, pile, name in ((one, foreign, names[0]), (other, english, names[1])):
+            if id_ not in pile:
+                raise UserError(f"{where}, line {number}: id {id_} is not in {name}")
+    return Piles(foreign, english, gold)
+
+
+def parse_pile(lines: Sequence[str], where: str) -> dict[str, str]:
+    pile: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        id_, tab, sentence = line.partition("\t")
+        if not tab or not id_ or not sentence.strip():
+            raise UserError(f"{where}, line {number}: not `id<TAB>sentence`")
+        if id_ in pile:
+            raise UserError(f"{where}, line {number}: id {id_} stands twice")
+        pile[id_] = sentence
+    return pile
+
+
+def parse_pairs(lines: Sequence[str], where: str) -> list[Pair]:
+    pairs: dict[Pair, int] = {}
+    for number, line in enumerate(lines, start=1):
+        cells = tuple(line.split("\t"))
+        if len(cells) != 2 or not all(cells):
+            raise UserError(f"{where}, line {number}: not `foreign id<TAB>English id`")
+        if cells in pairs:
+            raise UserError(f"{where}, line {number}: the pair is already on line {pairs[cells]}")
+        pairs[cells] = number
+    return list(pairs)
+
+
+def inputs_of(piles: Piles) -> str:
+    return fingerprint([sorted(piles.foreign.items()), sorted(piles.english.items())])
+
+
+def gold_of(piles: Piles) -> list[Pair]:
+    return piles.gold
+
+
+def read_gold(path: str | Path, language: str) -> list[Pair]:
+    """From the archive of the training set, or from a file of gold pairs."""
+    if str(path).endswith((".tar.bz2", ".tgz", ".tar.gz", ".tar")):
+        return read_piles(path, "test", language, {}).gold
+    return parse_pairs(read_lines(path), str(path))
+
+
+def read_predictions(path: str | Path, gold: Sequence[Pair]) -> list[Pair]:
+    """Any number of pairs, also none: what was not found is left out."""
+    data = read_bytes(path)
+    return parse_pairs(decode_lines(data, str(path)), str(path)) if data else []
+
+
+def write_predictions(path: str | Path, pairs: Sequence[Pair]) -> None:
+    write_lines(path, ["\t".join(pair) for pair in pairs])

@@ -1,0 +1,120 @@
+"""Word alignment: which words of two sentences translate each other; German, French, Hindi and Romanian with English.
+
+A pair is named by its foreign language; the archive's folders, de-en, en-fr, en-hi and ro-en, say which side comes
+first. Words are what white space separates. A prediction file has one line for each sentence pair, links `i-j` from 0.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.alignments import Alignment, Link, error_rate, precision, recall
+from engine.metrics import Metric
+from errors import UserError
+from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
+
+METRICS = {
+    "error-rate": Metric(error_rate, "diagonal"),
+    "precision": Metric(precision, "diagonal"),
+    "recall": Metric(recall, "diagonal"),
+}
+FOLDERS = {"de": "de-en", "fr": "en-fr", "hi": "en-hi", "ro": "ro-en"}
+GOLD_LINE = re.compile(r"(?P<id>\d+)\s+(?P<source>-?\d+)\s+(?P<target>-?\d+)(?:\s+(?P<kind>[SP]))?")
+LINK = re.compile(r"(\d+)-(\d+)")
+
+
+class Aligned(NamedTuple):
+    """Sentence pairs, first and second side in the order of the folder's name, and their gold links."""
+
+    first: list[str]
+    second: list[str]
+    gold: list[Alignment]
+
+
+def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Aligned]:
+    found = {}
+    for language in languages:
+        found[language] = read_folder(paths["gold"], language)
+        check_count(len(found[language].gold), counts.get(language), f"{paths['gold']}, {FOLDERS[language]}")
+    return found
+
+
+def read_folder(path: str | Path, language: str) -> Aligned:
+    if language not in FOLDERS:
+        raise UserError(f"{path}: {language!r} has no gold alignment; use {', '.join(FOLDERS)}")
+    folder = FOLDERS[language]
+    names = [f"test.{side}" for side in folder.split("-")] + ["alignv2.txt"]
+
+    def wanted(name: str) -> bool:
+        return any(name.endswith(f"{folder}/{own}") for own in names)
+
+    files = {name.rpartition("/")[2]: data for name, data in tar_members(path, wanted)}
+    for name in names:
+        if name not in files:
+            raise UserError(f"{path}: no member {folder}/{name}; this is another archive than the task expects")
+    lines = {name: decode_lines(files[name], f"{path}, {folder}/{name}") for name in names}
+    first, second = (lines[name] for name in names[:2])
+    if len(first) != len(second):
+        raise UserError(f"{path}, {folder}: {len(first)} sentences in {names[0]}, {len(second)} in {names[1]}")
+    sizes = [(len(one.split()), len(other.split())) for one, other in zip(first, second, strict=True)]
+    return Aligned(first, second, parse_gold(lines["alignv2.txt"], sizes, f"{path}, {folder}/alignv2.txt"))
+
+
+def parse_gold(lines: Sequence[str], sizes: Sequence[tuple[int, int]], where: str) -> list[Alignment]:
+    """`id source target [S|P]`, words from 1, no letter means sure. Ids have holes: their order counts.
+
+    A few links point past their sentence, one at -99: no alignment has them, and they count among the sure ones.
+    """
+    links: dict[str, tuple[set[Link], set[Link]]] = {}
+    for number, line in enumerate(lines, start=1):
+        match = GOLD_LINE.fullmatch(line.strip())
+        if not match:
+            raise UserError(f"{where}, line {number}: not `id source target [S|P]`")
+        sure, possible = links.setdefault(match["id"], (set(), set()))
+        link = (int(match["source"]) - 1, int(match["target"]) - 1)
+        possible.add(link)
+        if match["kind"] != "P":
+            sure.add(link)
+    if len(links) != len(sizes):
+        raise UserError(f"{where}: links of {len(links)} sentence pairs, but there are {len(sizes)}")
+    return [
+        Alignment(frozenset(sure), frozenset(possible), size)
+        for (sure, possible), size in zip(links.values(), sizes, strict=True)
+    ]
+
+
+def inputs_of(pairs: Aligned) -> str:
+    return fingerprint([pairs.first, pairs.second])
+
+
+def gold_of(pairs: Aligned) -> list[Alignment]:
+    return pairs.gold
+
+
+def read_gold(path: str | Path, language: str) -> list[Alignment]:
+    return read_folder(path, language).gold
+
+
+def read_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[frozenset[Link]]:
+    lines = read_lines(path)
+    if len(lines) != len(gold):
+        raise UserError(f"{path}: {len(lines)} lines for {len(gold)} sentence pairs; they are for others, or cut short")
+    found = []
+    for number, (line, own) in enumerate(zip(lines, gold, strict=True), start=1):
+        links = set()
+        for cell in line.split():
+            match = LINK.fullmatch(cell)
+            if not match:
+                raise UserError(f"{path}, line {number}: {cell!r} is not a link; write i-j, counted from 0")
+            link = (int(match[1]), int(match[2]))
+            if link[0] >= own.words[0] or link[1] >= own.words[1]:
+                sizes = " and ".join(map(str, own.words))
+                raise UserError(f"{path}, line {number}: {cell} is beyond the sentences, of {sizes} words")
+            links.add(link)
+        found.append(frozenset(links))
+    return found
+
+
+def write_predictions(path: str | Path, alignments: Sequence[frozenset[Link]]) -> None:
+    write_lines(path, [" ".join(f"{i}-{j}" for i, j in sorted(links)) for links in alignments])
