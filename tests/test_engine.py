@@ -3,9 +3,11 @@ import torch
 import yaml
 
 import plan
-from engine.attention_rules import full
+from engine import attention_rules
+from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig, build, load_run
+from engine.masks import boolean_mask
 from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
@@ -215,3 +217,18 @@ def test_plan_and_engine_name_a_run_by_the_same_hash(repository, tmp_path):
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(resolved))
         run = fill_in(load_run(tmp_path / "run.yaml"), 500, tmp_path / "run.yaml")
         assert plan.run_hash(resolved).startswith(run.run_hash) and len(run.run_hash) == 16
+
+
+@pytest.mark.parametrize("name", ["full", "own_side", "own_side_so_far", "other_side", "camlm", "camlm_siblings"])
+def test_no_row_of_a_mask_is_empty(name):
+    """An empty row is no NaN everywhere: some kernels give zeros, and training would go on with them."""
+    document = torch.tensor([[0, 0, 0, 0, 1, 1, 1, -1, -1], [0, 0, 0, 0, 0, 0, 0, 0, 0], [-1] * 9])
+    side = torch.tensor([[0, 0, 1, 1, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1, 1], [0] * 9])
+    position = torch.tensor([[2, 3, 4, 5, 2, 3, 4, 1, 1], list(range(2, 11)), [1] * 9])
+    generator = torch.Generator().manual_seed(1)
+    for rate in (0.0, 0.3, 1.0):
+        selected = (torch.rand(document.shape, generator=generator) < rate) & (document >= 0)
+        fields = Tokens(document, side, selected, position, torch.zeros_like(side))
+        mask = boolean_mask(fields, getattr(attention_rules, name))
+        assert mask.any(-1).all()
+        assert not (mask[:, 0] & (document[:, :, None] != document[:, None])).any()
