@@ -1,9 +1,21 @@
 import io
 import tarfile
 
+import numpy as np
 import pytest
 
-from engine.alignments import Alignment, counts, diagonal, diagonal_chance, error_rate, precision, recall
+from engine.alignments import (
+    Alignment,
+    counts,
+    diagonal,
+    diagonal_chance,
+    error_rate,
+    precision,
+    recall,
+    transport,
+    transport_links,
+    word_links,
+)
 from errors import UserError
 from tasks import word_alignment
 
@@ -83,3 +95,19 @@ def test_bad_predictions_are_named(tmp_path):
             word_alignment.read_predictions(tmp_path / "found", gold)
     with pytest.raises(UserError, match="'el' has no gold alignment; use de, fr, hi, ro"):
         word_alignment.read_gold(tmp_path / "a.tar.gz", "el")
+
+
+def test_transport_of_the_worked_example():
+    similarity = np.array([[5, 4, 1], [6, 5.5, 1], [1, 2, 0.5]])
+    assert transport_links(similarity, 0) == transport_links(similarity, 1) == {(1, 0)}
+    assert transport_links(similarity) == {(1, 0), (2, 2)}
+    pi, xi = transport(similarity)
+    expected = [[0.393126, 0.288767, 0.318107], [0.397460, 0.334527, 0.268012], [0.205791, 0.377905, 0.416303]]
+    assert np.allclose(pi, expected, atol=5e-7)
+    expected = [[0.396317, 0.291111, 0.320690], [0.401818, 0.338195, 0.270951], [0.201864, 0.370694, 0.408359]]
+    assert np.allclose(xi, expected, atol=5e-7)
+    assert transport_links(np.array([[0.9, -0.5], [-0.2, 0.8]])) == {(0, 0)}
+
+
+def test_two_words_are_linked_if_any_of_their_pieces_are():
+    assert word_links(frozenset({(0, 1), (1, 1), (2, 0)}), [0, 0, 1], [0, 1]) == {(0, 1), (1, 0)}
