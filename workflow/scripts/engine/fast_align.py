@@ -1,0 +1,187 @@
+"""fast_align (Dyer et al. 2013): IBM model 2 with a prior along the diagonal, the baseline of word alignment.
+
+p(f_j, a_j = i) = p0 t(f_j | null) for i = 0, else (1 - p0) exp(-tension |i / n - j / m|) / Z_j  t(f_j | e_i),
+e_1 ... e_n the source, f_1 ... f_m the target. EM; t with a Dirichlet prior (variational Bayes); after each round but
+the last, the tension follows the difference between the distances that the posterior and the prior expect. All
+constants are the defaults of the released program with its options -d -o -v.
+
+Shapes: P sentence pairs, F target words of all of them, L possible links of all of them, null included.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from engine.alignments import Link
+
+NULL = 0  # number of the empty source word
+NULL_PROBABILITY = 0.08
+TENSION, LEAST_TENSION, MOST_TENSION = 4.0, 0.1, 14.0
+TENSION_STEPS, TENSION_RATE = 8, 20.0
+ALPHA = 0.01  # of the Dirichlet prior of each source word's translations
+ROUNDS = 5
+CHUNK = 5000  # sentence pairs whose links are in memory at once
+
+Pair = tuple[Sequence[str], Sequence[str]]
+
+
+@dataclass
+class Corpus:
+    """Sentence pairs as numbers. A `kind` is a source word with a target word that it stands in some pair with."""
+
+    sources: list[np.ndarray]  # with NULL in front
+    targets: list[np.ndarray]
+    kind_source: np.ndarray  # (K,)
+    kind_target: np.ndarray
+    target_words: int
+
+    def kinds(self, codes: np.ndarray) -> np.ndarray:
+        known = self.kind_source.astype(np.int64) * self.target_words + self.kind_target
+        return np.searchsorted(known, codes)
+
+
+@dataclass
+class Links:
+    """Every link that some pairs may have, target word by target word, null first."""
+
+    kind: np.ndarray  # (L,)
+    first: np.ndarray  # (F,) first link of each target word
+    distance: np.ndarray  # (L,) |i / n - j / m|, 0 for null
+    null: np.ndarray  # (L,) bool
+
+
+def read_corpus(pairs: Sequence[Pair]) -> Corpus:
+    source_number: dict[str, int] = {}
+    target_number: dict[str, int] = {}
+    sources = [np.array([NULL, *(source_number.setdefault(w, len(source_number) + 1) for w in s)]) for s, _ in pairs]
+    targets = [np.array([target_number.setdefault(w, len(target_number)) for w in t], dtype=np.int64) for _, t in pairs]
+    words = max(1, len(target_number))
+    codes = [np.unique(s[:, None] * words + t) for s, t in zip(sources, targets, strict=True)]
+    kinds = np.unique(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
+    return Corpus(sources, targets, kinds // words, kinds % words, words)
+
+
+def links_of(corpus: Corpus, pairs: Sequence[int]) -> Links:
+    codes, distances, nulls, counts = [], [], [], []
+    for p in pairs:
+        source, target = corpus.sources[p], corpus.targets[p]
+        n, m = len(source) - 1, len(target)
+        codes.append((source[None, :] * corpus.target_words + target[:, None]).ravel())
+        place = np.arange(1, m + 1)[:, None] / max(1, m)
+        distance = np.abs(np.arange(n + 1)[None, :] / max(1, n) - place)
+        distance[:, 0] = 0
+        distances.append(distance.ravel())
+        nulls.append(np.tile(np.arange(n + 1) == 0, m))
+        counts.append(np.full(m, n + 1))
+    count = np.concatenate(counts)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    return Links(corpus.kinds(np.concatenate(codes)), first, np.concatenate(distances), np.concatenate(nulls))
+
+
+def prior(links: Links, tension: float) -> np.ndarray:
+    """(L,) of each target word the prior of its links; sums to 1, without source words to NULL_PROBABILITY."""
+    weight = np.where(links.null, 0.0, np.exp(-tension * links.distance))
+    total = np.add.reduceat(weight, links.first)
+    size = np.diff(np.append(links.first, len(weight)))
+    share = weight / np.maximum(np.repeat(total, size), np.finfo(float).tiny)
+    return np.where(links.null, NULL_PROBABILITY, (1 - NULL_PROBABILITY) * share)
+
+
+def posterior(links: Links, translation_K: np.ndarray, tension: float) -> np.ndarray:
+    joint = prior(links, tension) * translation_K[links.kind]
+    total = np.add.reduceat(joint, links.first)
+    return joint / np.repeat(total, np.diff(np.append(links.first, len(joint))))
+
+
+def chunks(corpus: Corpus) -> Iterator[Links]:
+    filled = [p for p in range(len(corpus.targets)) if len(corpus.targets[p])]
+    for start in range(0, len(filled), CHUNK):
+        yield links_of(corpus, filled[start : start + CHUNK])
+
+
+def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
+    """(K,) t(f | e) of every kind, and the tension."""
+    translation_K = np.full(len(corpus.kind_source), 1 / corpus.target_words)
+    tension = TENSION
+    for number in range(rounds):
+        counts_K, expected, words = np.zeros(len(translation_K)), 0.0, 0
+        for links in chunks(corpus):
+            share = posterior(links, translation_K, tension)
+            np.add.at(counts_K, links.kind, share)
+            expected += float((share * links.distance)[~links.null].sum())
+            words += len(links.first)
+        translation_K = expected_translations(corpus, counts_K)
+        if number + 1 < rounds:
+            tension = follow(corpus, tension, expected / max(1, words), words)
+    return translation_K, tension
+
+
+def expected_translations(corpus: Corpus, counts_K: np.ndarray) -> np.ndarray:
+    """exp(E[log t]) under the posterior Dirichlet; the sum runs over what a source word stands with."""
+    totals = np.bincount(corpus.kind_source, counts_K + ALPHA)
+    own, total = (torch.digamma(torch.from_numpy(x)).numpy() for x in (counts_K + ALPHA, np.maximum(totals, ALPHA)))
+    return np.exp(own - total[corpus.kind_source])
+
+
+def follow(corpus: Corpus, tension: float, found: float, words: int) -> float:
+    """Gradient steps on the tension: the prior should expect the distance that the posterior has found."""
+    for _ in range(TENSION_STEPS):
+        expected = 0.0
+        for links in chunks(corpus):
+            share = prior(links, tension) / (1 - NULL_PROBABILITY)
+            expected += float((share * links.distance)[~links.null].sum())
+        # distances are negative features in the paper: a prior that expects longer ones must become stiffer
+        tension += (expected / max(1, words) - found) * TENSION_RATE
+        tension = min(MOST_TENSION, max(LEAST_TENSION, tension))
+    return tension
+
+
+def best_links(corpus: Corpus, translation_K: np.ndarray, tension: float) -> list[frozenset[Link]]:
+    """Of each pair, (source word, target word) from 0; a target word that null explains best has none."""
+    found = []
+    for p, target in enumerate(corpus.targets):
+        if not len(target):
+            found.append(frozenset())
+            continue
+        links = links_of(corpus, range(p, p + 1))
+        score = (prior(links, tension) * translation_K[links.kind]).reshape(len(target), -1)
+        found.append(frozenset((int(i) - 1, j) for j, i in enumerate(score.argmax(1)) if i))
+    return found
+
+
+def align(pairs: Sequence[Pair], rounds: int = ROUNDS) -> list[frozenset[Link]]:
+    """Links of both directions, symmetrised."""
+    forward = read_corpus(pairs)
+    backward = read_corpus([(target, source) for source, target in pairs])
+    there, back = (best_links(corpus, *train(corpus, rounds)) for corpus in (forward, backward))
+    return [
+        grow_diag_final_and(one, frozenset((i, j) for j, i in other)) for one, other in zip(there, back, strict=True)
+    ]
+
+
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(one: frozenset[Link], other: frozenset[Link]) -> frozenset[Link]:
+    """The intersection, grown by neighbours out of the union, then by links between words that have none."""
+    union, links = one | other, set(one & other)
+
+    def free(i: int, j: int) -> tuple[bool, bool]:
+        return all(a != i for a, _ in links), all(b != j for _, b in links)
+
+    grown = True
+    while grown:
+        grown = False
+        for i, j in sorted(links):
+            for di, dj in NEIGHBOURS:
+                new = (i + di, j + dj)
+                if new in union and new not in links and any(free(*new)):
+                    links.add(new)
+                    grown = True
+    for direction in (one, other):
+        for new in sorted(direction):
+            if all(free(*new)):
+                links.add(new)
+    return frozenset(links)
