@@ -21,7 +21,8 @@ STAND_IN = """
 import hashlib, os, sys
 from pathlib import Path
 
-OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--missing", "--log-json", "--cost", "--dev-json", "--rejects"}}
+OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--out-tsv", "--missing", "--log-json", "--cost", "--dev-json"}}
+OUTPUTS.add("--rejects")
 if "{name}".startswith("clean_"):
     OUTPUTS.add("--counts")
 values, flag = {{}}, None
@@ -239,6 +240,14 @@ def test_code_of_the_expensive_jobs_plans_none_of_them(tree, script):
     path = tree / f"workflow/scripts/{script}.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
     assert not planned(tree).keys() & {"download", "resolve_run", "pretrain", "finetune", "predict"}
+
+
+def test_a_scale_may_fine_tune_all_methods_alike(tree):
+    """XLM-E's own recipe warms up for more steps than a small scale has."""
+    score = "results/smoke/scores/xlm-e-base/xnli/cross-lingual-transfer/seed-1.json"
+    commands = snakemake(tree, "-n", "-p", "--config", "scale=smoke", "runs=[xlm-e-base]", "--", score).stdout
+    assert "recipes/xnli/cross-lingual-transfer/xlm-r.yaml" in commands
+    assert "recipes/xnli/cross-lingual-transfer/xlm-e.yaml" not in commands
 
 
 def test_numerics_trains_again(tree):

@@ -44,7 +44,9 @@ wildcard_constraints:
     setting=plan.any_of(
         setting for task in PLAN.tasks.values() for setting in task["settings"]
     ),
-    recipe=plan.any_of(run["finetune_recipe"] for run in PLAN.runs.values()),
+    recipe=plan.any_of(
+        recipe for task in PLAN.tasks.values() for recipe in task["recipes"]
+    ),
     seed=r"\d+",
     paper=plan.any_of(spec["paper"] for spec in PLAN.specs.values()),
     item=plan.any_of(spec["item"] for spec in PLAN.specs.values()),
@@ -381,7 +383,7 @@ def recipe_digest(wildcards):
 
 
 def recipe(wildcards):
-    name = PLAN.runs[wildcards.run]["finetune_recipe"]
+    name = plan.resolve_run(PLAN, wildcards.run)["finetune_recipe"]
     return f"{S}/recipes/{wildcards.task}/{wildcards.setting}/{name}.yaml"
 
 
