@@ -1,9 +1,7 @@
-import io
-import tarfile
-
 import numpy as np
 import pytest
 
+from archives import write_tar
 from engine.alignments import (
     Alignment,
     counts,
@@ -51,12 +49,7 @@ def test_by_hand():
 
 
 def archive(path, files: dict[str, str]):
-    with tarfile.open(path, "w:gz") as tar:
-        for name, text in files.items():
-            info = tarfile.TarInfo(f"alignment-test-sets/de-en/{name}")
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
-    return {"gold": path}
+    return {"gold": write_tar(path, files, "alignment-test-sets/de-en/")}
 
 
 WHOLE = {"test.de": "a b\nc\n", "test.en": "x\ny z\n", "alignv2.txt": "7 1 1 S\n7 2 1 P\n3 1 2\n"}

@@ -1,11 +1,10 @@
-import io
 import random
-import tarfile
 import zipfile
 from collections import Counter, defaultdict
 
 import pytest
 
+from archives import write_tar
 from engine.metrics import flatten, shuffled_tags, span_f1, spans
 from errors import UserError
 from tasks import conll, panx
@@ -125,13 +124,8 @@ def test_chance_of_entities_is_low():
 
 def panx_zip(path, files: dict[str, str]):
     with zipfile.ZipFile(path, "w") as archive:
-        inner = io.BytesIO()
-        with tarfile.open(fileobj=inner, mode="w:gz") as tar:
-            for name, text in files.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(text.encode())
-                tar.addfile(info, io.BytesIO(text.encode()))
-        archive.writestr("de.tar.gz", inner.getvalue())
+        inner = write_tar(path.with_name("inner.tar.gz"), files)
+        archive.writestr("de.tar.gz", inner.read_bytes())
     return path
 
 

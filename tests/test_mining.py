@@ -1,10 +1,9 @@
-import io
 import itertools
 import random
-import tarfile
 
 import pytest
 
+from archives import write_tar
 from engine.mining import best_threshold, greedy, pair_f1
 from errors import UserError
 from tasks import bucc
@@ -61,12 +60,7 @@ def test_greedy_takes_each_sentence_once_from_the_best_down():
 
 
 def archive(path, files: dict[str, str]):
-    with tarfile.open(path, "w:bz2") as tar:
-        for name, text in files.items():
-            info = tarfile.TarInfo(f"bucc2018/de-en/de-en.training.{name}")
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
-    return {"de-test": path}
+    return {"de-test": write_tar(path, files, "bucc2018/de-en/de-en.training.")}
 
 
 WHOLE = {"de": "de-1\teins\nde-2\tzwei\n", "en": "en-1\tone\nen-2\ttwo\n", "gold": "de-1\ten-2\n"}

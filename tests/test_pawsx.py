@@ -1,8 +1,6 @@
-import io
-import tarfile
-
 import pytest
 
+from archives import write_tar
 from engine.metrics import accuracy
 from errors import UserError
 from tasks import pawsx
@@ -12,12 +10,7 @@ HEADER = "id\tsentence1\tsentence2\tlabel\n"
 
 
 def archive(path, files: dict[str, str]):
-    with tarfile.open(path, "w:gz") as tar:
-        for name, text in files.items():
-            info = tarfile.TarInfo(f"x-final/{name}")
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
-    return {"gold": path}
+    return {"gold": write_tar(path, files, "x-final/")}
 
 
 def test_xtreme_mock_data_score_what_xtreme_asserts(mirror):

@@ -9,20 +9,16 @@ def brute_force(foreign, english, k):
     cosine = torch.nn.functional.cosine_similarity(foreign[:, None].double(), english[None].double(), dim=2)
     near_q, near_m = cosine.topk(min(k, len(english)), 1), cosine.T.topk(min(k, len(foreign)), 1)
     candidates = {}
+
+    def margin(q, m):
+        return float(cosine[q, m] / ((near_q.values[q].mean() + near_m.values[m].mean()) / 2))
+
     for q in range(len(foreign)):
-        of = {
-            m: cosine[q, m] / ((near_q.values[q].mean() + near_m.values[m].mean()) / 2)
-            for m in near_q.indices[q].tolist()
-        }
-        m = max(of, key=of.get)
-        candidates[q, m] = float(of[m])
+        m = max(near_q.indices[q].tolist(), key=lambda m: margin(q, m))
+        candidates[q, m] = margin(q, m)
     for m in range(len(english)):
-        of = {
-            q: cosine[q, m] / ((near_q.values[q].mean() + near_m.values[m].mean()) / 2)
-            for q in near_m.indices[m].tolist()
-        }
-        q = max(of, key=of.get)
-        candidates[q, m] = float(of[q])
+        q = max(near_m.indices[m].tolist(), key=lambda q: margin(q, m))
+        candidates[q, m] = margin(q, m)
     kept, left, right = [], set(), set()
     for (q, m), score in sorted(candidates.items(), key=lambda one: -one[1]):
         if q not in left and m not in right:
