@@ -10,10 +10,8 @@ from engine.alignments import (
     error_rate,
     precision,
     recall,
-    transport,
-    transport_links,
-    word_links,
 )
+from engine.transport import transport, transport_links, word_links
 from errors import UserError
 from tasks import word_alignment
 

@@ -1,13 +1,12 @@
-import io
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+from archives import write_tar
 from errors import UserError
 from tasks import tatoeba, ud_pos, xnli
 from tasks.conllu import parse_conllu
@@ -34,13 +33,7 @@ def xnli_zip(path: Path, rows: list[str], split: str = "test") -> Path:
 
 
 def ud_tgz(path: Path, files: dict[str, str]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in files.items():
-            data = text.encode()
-            info = tarfile.TarInfo(f"ud-treebanks-v2.5/{name}")
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
+    return write_tar(path, files, "ud-treebanks-v2.5/")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,15 +1,10 @@
-"""Word alignments: links out of the states of a model, and their error rate against sure and possible links.
+"""Word alignments: error rate against sure and possible links, with counts summed over the test set.
 
-Links, by optimal transport (XLM-Align): S = H_source H_target^T; twice xi = pi / column sums, pi = xi / row sums, from
-pi = S on; a link where j is the best of row i of pi, and i the best of column j of xi.
-
-AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), with counts summed over the test set; P contains S.
+AER = 1 - (|A & S| + |A & P|) / (|A| + |S|); P contains S.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 Link = tuple[int, int]  # word of the source, word of the target, from 0
 
@@ -24,26 +19,6 @@ class Alignment:
 
 
 Measure = Callable[[Sequence[Alignment], Sequence[frozenset[Link]]], float]
-
-
-def transport(similarity_XY: np.ndarray, iterations: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """(pi, xi). Negative entries stay: the released clamp fills a copy and does nothing."""
-    pi_XY = xi_XY = np.asarray(similarity_XY, dtype=np.float64)
-    for _ in range(iterations):
-        xi_XY = pi_XY / pi_XY.sum(0, keepdims=True)
-        pi_XY = xi_XY / xi_XY.sum(1, keepdims=True)
-    return pi_XY, xi_XY
-
-
-def transport_links(similarity_XY: np.ndarray, iterations: int = 2) -> frozenset[Link]:
-    pi_XY, xi_XY = transport(similarity_XY, iterations)
-    best_of_row, best_of_column = pi_XY.argmax(1), xi_XY.argmax(0)
-    return frozenset((i, int(j)) for i, j in enumerate(best_of_row) if best_of_column[j] == i)
-
-
-def word_links(links: frozenset[Link], words_X: Sequence[int], words_Y: Sequence[int]) -> frozenset[Link]:
-    """Of links between pieces: two words are linked if any of their pieces are. words_X: the word of each piece."""
-    return frozenset((words_X[i], words_Y[j]) for i, j in links)
 
 
 def counts(gold: Sequence[Alignment], found: Sequence[frozenset[Link]]) -> tuple[int, int, int, int]:
