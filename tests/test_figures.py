@@ -96,6 +96,13 @@ def test_a_figure_that_no_paper_prints_is_after_none(repository, tmp_path):
     plt.close(figure)
 
 
+def test_every_line_of_every_figure_has_a_look_of_its_own(repository):
+    for path in (repository / "config/figures").glob("*/*.yaml"):
+        rows = [row for group in load_spec(path).get("groups", []) for row in group["rows"]]
+        for looks in (plot_figure.COLOURS, plot_figure.LINE_STYLES, plot_figure.MARKERS):
+            assert len(rows) <= len(looks) == len(set(map(str, looks))), path
+
+
 def test_nothing_overlaps_or_leaves_the_page(drawn):
     assert drawn._suptitle.get_text().endswith("(after XLM-E, figure 3)")
     assert_nothing_overlaps_or_leaves_the_page(drawn)

@@ -39,10 +39,10 @@ from tables import (
     why_missing,
 )
 
-# Okabe and Ito's palette: distinct for colour-blind readers; ordered so that neighbours also differ in grey.
-COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Okabe and Ito's palette and a grey: distinct for colour-blind readers; neighbours differ in a grey print too.
+COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F")
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIZE_INCHES = (6.8, 3.8)
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}
 CELLS = {

@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for large tensors; torch reads it once, at its first
+
 import numpy as np
 import torch
 import yaml
