@@ -154,11 +154,12 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
     # Numbers that are not comparable get axes of their own: on one scale the larger ones would hide the others' shape.
     apart = context.world and any(line.layers for line in curves.lines) and any(line.published for line in curves.lines)
     with plt.rc_context(STYLE):
-        figure, (papers, axes) = plt.subplots(1, 2, figsize=SIZE_INCHES, layout="constrained", width_ratios=[2, 3])
-        if not apart:
-            papers.remove()
-            papers = axes
-        else:
+        shares = [2, 3] if apart else [1]
+        figure, parts = plt.subplots(
+            1, len(shares), figsize=SIZE_INCHES, layout="constrained", width_ratios=shares, squeeze=False
+        )
+        papers, axes = parts[0, 0], parts[0, -1]
+        if apart:
             papers.set_title("published", fontsize=9)
             axes.set_title(f"reproduced, scale {context.scale}", fontsize=9)
         for line in curves.lines:
