@@ -260,7 +260,7 @@ def test_slots_after_a_pair_belong_to_no_document(shards, separators):
         read, first = sentence_of(slots, layout, i), coin(key.view(np.uint64), "swap")
         x, y = read(2 * item + first), read(2 * item + 1 - first)
         pair = [BOS, *x, EOS, *[EOS] * (separators - 1), *y, EOS]
-        p = int(0.15 * (len(x) + len(y))) + 1
+        p = int(0.15 * len(x)) + 1 + int(0.15 * len(y)) + 1
         tokens, _, position, _ = inside(rows, layout, i)
         assert tokens.tolist() == pair + [PAD] * p
         assert position.tolist() == [*range(2, 2 + len(pair)), *[PAD] * p]

@@ -33,8 +33,8 @@ Translation pairs (x, y), (x', y'):
     alternating     <s> x1 </s> y2 </s> x3 </s>    consecutive pairs, as many as fit, the language changing from one to
                                                    the next; all of it is side 0
 
-Pairs with a reserved_share are followed by as many slots of their own (rounded down, plus one) that belong to no
-document yet; what fills them must say where they belong. Slots have the item's key and offsets. With a
+Pairs with a reserved_share are followed by as many slots of their own (of each side, rounded down, plus one) that
+belong to no document yet; what fills them must say where they belong. Slots have the item's key and offsets. With a
 negative_share, the second side of a pair is that often (by chance) that of another pair.
 
 Which language comes first is a coin, unless swap_sides is off. A sentence that is too long is cut; of two, the longer
@@ -384,10 +384,10 @@ def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     pieces["side"] = 0, 1
     room = options.length - 3 - (second_lead != NOTHING)
     if share := options.reserved_share:
-        pieces["size"] = cut_longer(pieces["size"], int((room - 1) / (1 + share)))
+        pieces["size"] = cut_longer(pieces["size"], int((room - 2) / (1 + share)))
         slots = pieces[:, 1:].copy()
         slots["lead"], slots["sentence"], slots["closed"] = NOTHING, NOTHING, False
-        slots["size"] = np.floor(share * pieces["size"].sum(1, keepdims=True)) + 1
+        slots["size"] = (np.floor(share * pieces["size"]) + 1).sum(1, keepdims=True)
         return np.concatenate([pieces, slots], 1).ravel()
     pieces["size"] = cut_longer(pieces["size"], room)
     return pieces.ravel()
