@@ -275,6 +275,65 @@ def test_translate_train_all_selects_on_all_dev_sets(tiny, tmp_path):
     assert report["train_rows"] == 100
 
 
+def aligned_training_tables(path: Path, labels: dict[str, list[str]]) -> dict[str, Path]:
+    with zipfile.ZipFile(path, "w") as archive:
+        for language, own in labels.items():
+            rows = [f"premise {language} {i}\thypothesis {language} {i}\t{label}" for i, label in enumerate(own)]
+            table = "\n".join(["premise\thypo\tlabel", *rows]) + "\n"
+            archive.writestr(f"XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", table)
+    return {"train": path}
+
+
+def test_code_switching_never_gives_two_english_sides_and_parts_no_two_pairs(tiny, tmp_path, monkeypatch):
+    labels = ["neutral", "entailment", "contradictory", "neutral", "entailment"] * 3
+    paths = aligned_training_tables(tmp_path / "mt.zip", {"de": labels, "en": labels})
+    hyper = {"code_switch": True, "batch": 4}
+    path = write_recipe(
+        tmp_path / "r.yaml", "xnli", "translate-train-all", hyper, train_languages=["de"], train_limit=11
+    )
+    seen = []
+    monkeypatch.setattr(
+        finetune, "pair_rows", lambda tokenizer, a, b, _: seen.extend(zip(a, b, strict=True)) or [[1]] * len(a)
+    )
+    train = finetune.read_training_rows(load_recipe(path), paths, Tokenizer(tiny["spm"]), 64, False)
+    assert len(seen) == len(train.rows) == len(train.labels) == len(train.languages) == 22
+    for first, second in zip(seen[::2], seen[1::2], strict=True):
+        i = first[0].split()[-1]
+        assert first == (f"premise de {i}", f"hypothesis en {i}") and second == (
+            f"premise en {i}",
+            f"hypothesis de {i}",
+        )
+    assert train.labels[::2] == train.labels[1::2]
+    batches = finetune.endless_batches(train, 4, torch.Generator().manual_seed(1))
+    epoch = [next(batches) for _ in range(6)]
+    assert sorted(row for batch in epoch for row in batch) == list(range(22))
+    for batch in epoch:
+        assert {row ^ 1 for row in batch} == set(batch)  # whoever is there, its partner is
+
+
+def test_code_switching_refuses_what_is_no_translation(tiny, tmp_path):
+    hyper = {"code_switch": True}
+    path = write_recipe(tmp_path / "r.yaml", "xnli", "translate-train-all", hyper, train_languages=["de"])
+    other = {"de": ["neutral", "entailment"], "en": ["neutral", "neutral", "entailment"]}
+    for labels, message in (
+        (other, "2 training pairs in de and 3 in English"),
+        (
+            {"de": ["neutral", "entailment"], "en": ["entailment", "neutral"]},
+            "training pair 1 is 'neutral', its English",
+        ),
+    ):
+        paths = aligned_training_tables(tmp_path / "mt.zip", labels)
+        with pytest.raises(UserError, match=message):
+            finetune.read_training_rows(load_recipe(path), paths, Tokenizer(tiny["spm"]), 64, False)
+    for change, own, message in (
+        ({}, {"train_languages": ["de", "en"]}, "code_switch mixes translations with English"),
+        ({"batch": 3}, {"train_languages": ["de"]}, "an even number with code_switch"),
+    ):
+        path = write_recipe(tmp_path / "r.yaml", "xnli", "translate-train-all", hyper | change, **own)
+        with pytest.raises(UserError, match=message):
+            load_recipe(path)
+
+
 def test_grid_keeps_the_best_point(tiny, tmp_path):
     hyper = {"epochs": 3, "evaluations": 1, "warmup_fraction": 0.1, "grid": {"peak_lr": [1e-9, 3e-3], "batch": [16]}}
     recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)

@@ -7,7 +7,7 @@ import argparse
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from engine.rows import Window, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 from tasks import task_module
+from tasks.labels import Pair
 from tasks.recipe import Hyperparameters, Recipe, load_recipe, raw_paths
 
 PREDICT_ROWS = 128
@@ -36,6 +37,7 @@ class TrainingRows:
     rows: list[list[int]]
     labels: list[list[int]]  # one per row (classification), or one per token with IGNORED off the words' first pieces
     languages: list[str]
+    together: int = 1  # so many rows after another are never parted between batches
 
 
 @dataclass
@@ -137,17 +139,24 @@ def read_training_rows(
 ) -> TrainingRows:
     """All training languages one after the other, or train_limit rows drawn from them."""
     module = task_module(recipe.task)
-    examples_of = module.read_train(paths, recipe.train_languages, recipe.expected("train", enforce))
+    expected = recipe.expected("train", enforce)
+    examples_of = module.read_train(paths, recipe.train_languages, expected)
     examples = [example for language in recipe.train_languages for example in examples_of[language]]
     languages = [language for language in recipe.train_languages for _ in examples_of[language]]
+    kept = list(range(len(examples)))
     if recipe.train_limit is not None and recipe.train_limit < len(examples):
         drawn = torch.randperm(len(examples), generator=torch.Generator().manual_seed(SAMPLE_SEED))
         kept = sorted(drawn[: recipe.train_limit].tolist())
         examples, languages = [examples[i] for i in kept], [languages[i] for i in kept]
     number = {label: i for i, label in enumerate(recipe.labels)}
     if recipe.kind == "classification":
+        together = 1
+        if recipe.recipe.code_switch:
+            english = module.read_train(paths, ["en"], expected)["en"]
+            examples = code_switched(examples, originals(examples_of, english, kept), paths["train"])
+            languages, together = [language for language in languages for _ in range(2)], 2
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
-        return TrainingRows(rows, [[number[example.label]] for example in examples], languages)
+        return TrainingRows(rows, [[number[example.label]] for example in examples], languages, together)
     windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
     labels, done = [], [0] * len(examples)
     for window in windows:
@@ -158,6 +167,30 @@ def read_training_rows(
             row_labels[place] = number[tag_name]
         labels.append(row_labels)
     return TrainingRows([window.row for window in windows], labels, [languages[w.sentence] for w in windows])
+
+
+def originals(examples_of: dict[str, list[Pair]], english: list[Pair], kept: list[int]) -> list[Pair]:
+    """Of the kept training pairs of all languages, one after the other, the English pairs that they translate."""
+    for language, examples in examples_of.items():
+        if len(examples) != len(english):
+            raise UserError(
+                f"recipe.code_switch: {len(examples)} training pairs in {language} and {len(english)} in English; "
+                "they must be translations line by line"
+            )
+    return [english[i % len(english)] for i in kept]
+
+
+def code_switched(pairs: list[Pair], english: list[Pair], where: object) -> list[Pair]:
+    """PPA's augmentation: (a_l, b_l) becomes (a_l, b_en) and (a_en, b_l), which no batch parts; never all English."""
+    mixed = []
+    for number, (own, original) in enumerate(zip(pairs, english, strict=True), start=1):
+        if own.label != original.label:
+            raise UserError(
+                f"{where}: training pair {number} is {own.label!r}, its English original {original.label!r}; "
+                "code_switch needs translations line by line"
+            )
+        mixed += [own._replace(hypothesis=original.hypothesis), own._replace(premise=original.premise)]
+    return mixed
 
 
 def read_dev_sets(
@@ -231,7 +264,7 @@ def finetune(
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
 
         best, history, loss_sum, since = None, [], 0.0, 0
-        batches = endless_batches([len(row) for row in train.rows], hyper.batch, order)
+        batches = endless_batches(train, hyper.batch, order)
         for step in range(1, updates + 1):
             model.train()
             loss = train_step(model, optimizer, train, next(batches), hyper, device)
@@ -262,9 +295,12 @@ def generator(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def endless_batches(lengths: Sequence[int], batch_rows: int, order: torch.Generator) -> Iterator[list[int]]:
+def endless_batches(train: TrainingRows, batch_rows: int, order: torch.Generator) -> Iterator[list[int]]:
+    starts = range(0, len(train.rows), train.together)
+    lengths = [max(len(row) for row in train.rows[start : start + train.together]) for start in starts]
     while True:
-        yield from shuffled_batches(lengths, batch_rows, order)
+        for groups in shuffled_batches(lengths, batch_rows // train.together, order):
+            yield [group * train.together + i for group in groups for i in range(train.together)]
 
 
 def linear(step: int, warmup: int, steps: int) -> float:

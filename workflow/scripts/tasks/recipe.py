@@ -35,6 +35,7 @@ class Hyperparameters:
     device_rows: int | None = None  # rows on the device at once; the rest of a batch is accumulated
     evaluations: int = 1  # dev scores during training, equally spaced, the last at the end
     selection: str | None = None
+    code_switch: bool = False  # PPA: each translated pair with one side in English, twice
     dev_limit: int | None = None  # rows of each dev set that are scored during training
     grid: dict[str, list] | None = None
     # retrieval
@@ -127,6 +128,10 @@ def _check(recipe: Recipe, path: str) -> None:
     require(hyper.evaluations >= 1, "recipe.evaluations", "at least 1, or nothing can be selected")
     require(hyper.selection in SELECTIONS, "recipe.selection", f"use one of {', '.join(SELECTIONS)}")
     require(hyper.precision in ("fp32", "bf16"), "recipe.precision", "use fp32 or bf16")
+    if hyper.code_switch:
+        require(recipe.kind == "classification", "recipe.code_switch", "is for pairs of sentences")
+        require("en" not in recipe.train_languages, "train_languages", "code_switch mixes translations with English")
+        require(hyper.batch % 2 == 0, "recipe.batch", "an even number with code_switch, which parts no two pairs")
     both = hyper.warmup_fraction is not None and hyper.warmup_steps is not None
     require(not both, "recipe.warmup_steps", "and warmup_fraction are both set; set one of them to null")
     for key, values in (hyper.grid or {}).items():
