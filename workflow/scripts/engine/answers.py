@@ -11,7 +11,6 @@ The Arabic article of MLQA's script matches its two letters anywhere in a word; 
 
 import re
 import string
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,9 +18,6 @@ from dataclasses import dataclass
 from functools import cache
 
 ASCII_PUNCTUATION = frozenset(string.punctuation)
-PUNCTUATION = ASCII_PUNCTUATION | {
-    chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("P")
-}
 ARTICLES = {
     "en": re.compile(r"\b(a|an|the)\b"),
     "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
@@ -53,13 +49,17 @@ def squad_tokens(text: str) -> list[str]:
     return ARTICLES["en"].sub(" ", text).split()
 
 
+def is_punctuation(character: str) -> bool:
+    return character in ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
+
+
 @cache
 def mlqa_tokens(language: str) -> Tokens:
     """Of answers in a context of this language."""
     articles = ARTICLES.get(language)
 
     def tokens(text: str) -> list[str]:
-        text = "".join(character for character in text.lower() if character not in PUNCTUATION)
+        text = "".join(character for character in text.lower() if not is_punctuation(character))
         if articles:
             text = articles.sub(" ", text)
         return mixed_segmentation(text) if language == "zh" else text.split()
@@ -69,7 +69,7 @@ def mlqa_tokens(language: str) -> Tokens:
 
 def mixed_segmentation(text: str) -> list[str]:
     """Chinese characters one by one, what stands between them by white space."""
-    return HAN.sub(lambda character: f" {character.group()} ", text).split()
+    return HAN.sub(r" \g<0> ", text).split()
 
 
 def token_f1(gold: Sequence[str], found: Sequence[str]) -> float:

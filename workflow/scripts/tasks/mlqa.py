@@ -11,8 +11,7 @@ from pathlib import Path
 from engine.answers import Question, mlqa_exact_match, mlqa_f1
 from engine.metrics import Metric
 from tasks.files import check_count, read_zip_bytes
-from tasks.squad import gold_of, inputs_of, parse_squad, read_predictions, read_squad, write_predictions
-from tasks.xquad import read_files
+from tasks.squad import gold_of, inputs_of, parse_squad, read_files, read_predictions, read_squad, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 

@@ -10,11 +10,21 @@ from pathlib import Path
 from atomic import write_json
 from engine.answers import Question
 from errors import UserError
-from tasks.files import fingerprint, read_bytes
+from tasks.files import check_count, fingerprint, read_bytes
 
 
 def read_squad(path: str | Path, language: str) -> list[Question]:
     return parse_squad(read_bytes(path), str(path), language)
+
+
+def read_files(paths: dict[str, Path], names: dict[str, str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    questions = {}
+    for language, name in names.items():
+        if name not in paths:
+            raise UserError(f"datasets: no {name}; name its file")
+        questions[language] = read_squad(paths[name], language)
+        check_count(len(questions[language]), counts.get(language), str(paths[name]))
+    return questions
 
 
 def parse_squad(data: bytes, where: str, language: str) -> list[Question]:

@@ -11,8 +11,7 @@ from engine.answers import Question, squad_exact_match, squad_f1
 from engine.metrics import Metric
 from errors import UserError
 from tasks.files import check_count
-from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, write_predictions
-from tasks.xquad import read_files
+from tasks.squad import gold_of, inputs_of, read_files, read_predictions, read_squad, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from engine.answers import Question, squad_exact_match, squad_f1
 from engine.metrics import Metric
-from errors import UserError
-from tasks.files import check_count
-from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, write_predictions
+from tasks.squad import gold_of, inputs_of, read_files, read_predictions, read_squad, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
@@ -27,16 +25,6 @@ def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str,
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
     return read_files(paths, {language: language for language in languages}, counts)
-
-
-def read_files(paths: dict[str, Path], names: dict[str, str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    questions = {}
-    for language, name in names.items():
-        if name not in paths:
-            raise UserError(f"datasets: no {name}; name its file")
-        questions[language] = read_squad(paths[name], language)
-        check_count(len(questions[language]), counts.get(language), str(paths[name]))
-    return questions
 
 
 def read_gold(path: str | Path, language: str) -> list[Question]:
