@@ -229,6 +229,9 @@ def test_chance_levels_come_from_the_recipe(world):
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {"accuracy": "dice"}}))
     with pytest.raises(UserError, match="'dice' is unknown; use majority, shuffled-tags, one-of-n"):
         score.score_folder(args)
+    args.recipe.write_text(yaml.safe_dump({**content, "metrics": ["f2"], "chance": {"f2": "majority"}}))
+    with pytest.raises(UserError, match="xnli has no 'f2'; it has accuracy"):
+        score.score_folder(args)
     args.recipe.write_text(yaml.safe_dump({**content, "chance": {}}))
     with pytest.raises(UserError, match=r"chance\.accuracy: missing"):
         score.score_folder(args)

@@ -24,7 +24,7 @@ from engine.model import FIRST_POSITION, Encoder
 from engine.rows import Window, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
-from tasks import task_module
+from tasks import measure_of, task_module
 from tasks.labels import Pair
 from tasks.recipe import Hyperparameters, Recipe, load_recipe, raw_paths
 
@@ -368,7 +368,7 @@ def train_step(
 
 
 def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device: str) -> dict[str, float]:
-    measure = task_module(recipe.task).METRICS[recipe.metric].measure
+    measure = measure_of(recipe.task, recipe.metric)
     scores = {}
     for language, dev_set in dev.items():
         if recipe.kind == "classification":

@@ -17,7 +17,7 @@ from engine.alignments import diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
 from errors import UserError, run_main
-from tasks import TASKS, task_module, tatoeba
+from tasks import TASKS, measure_of, task_module, tatoeba
 
 CHANCES = {
     "majority": majority,
@@ -148,7 +148,7 @@ def entries(task: str, metrics: dict[str, str], language: str, gold: list, predi
         )
     found = []
     for name, chance in metrics.items():
-        measure = task_module(task).METRICS[name].measure
+        measure = measure_of(task, name)
         level = chance_level(chance, measure, gold)
         found.append(entry(language, name, measure(gold, predictions), len(flat_gold), level))
     return found

@@ -7,6 +7,7 @@ read_gold, read_predictions, write_predictions; METRICS names its metrics.
 
 from types import ModuleType
 
+from engine.metrics import Measure
 from errors import UserError
 from tasks import bucc, conll, mlqa, panx, pawsx, tatoeba, tydiqa, ud_pos, word_alignment, xnli, xquad
 
@@ -29,3 +30,10 @@ def task_module(name: str) -> ModuleType:
     if name not in TASKS:
         raise UserError(f"task: {name!r} is unknown; the tasks are {', '.join(sorted(TASKS))}")
     return TASKS[name]
+
+
+def measure_of(task: str, metric: str) -> Measure:
+    metrics = task_module(task).METRICS
+    if metric not in metrics:
+        raise UserError(f"metric: {task} has no {metric!r}; it has {', '.join(metrics)}")
+    return metrics[metric].measure
