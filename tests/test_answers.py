@@ -138,13 +138,13 @@ def test_english_of_tydiqa_is_cut_into_training_and_dev(tmp_path):
            for i in range(20) for name in ("english", "finnish")]  # fmt: skip
     path = tmp_path / "train.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": qas}]}]}))
-    train = tydiqa.read_train({"train": path}, ["en"], {"en": 20})["en"]
-    dev = tydiqa.read_dev({"train": path}, ["en"], {})["en"]
+    train = tydiqa.read_train({"train-en": path}, ["en"], {"en": 20})["en"]
+    dev = tydiqa.read_dev({"dev-en": path}, ["en"], {})["en"]
     assert [question.id for question in train + dev] == [f"english-{i}" for i in range(20)] and len(dev) == 2
     with pytest.raises(UserError, match="20 rows where the upstream file has 3696"):
-        tydiqa.read_train({"train": path}, ["en"], {"en": 3696})
+        tydiqa.read_train({"train-en": path}, ["en"], {"en": 3696})
     with pytest.raises(UserError, match="a dev part is there for English alone, not for fi"):
-        tydiqa.read_dev({"train": path}, ["fi"], {})
+        tydiqa.read_dev({"dev-en": path}, ["fi"], {})
 
 
 def squad_json(**changes: object) -> dict:

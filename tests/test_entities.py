@@ -78,7 +78,7 @@ def test_wikiann_is_read_and_scored_as_the_reference(mirror, english_wikiann, fo
 )
 def test_conll_2002_is_read_and_scored_as_the_reference(mirror, name, sentences, tokens, loc, misc, org, per, f1):
     language = name.partition(".")[0]
-    paths = {f"{language}-{split}": mirror / CONLL / f"{language}.{part}" for split, part in
+    paths = {f"{split}-{language}": mirror / CONLL / f"{language}.{part}" for split, part in
              (("train", "train"), ("dev", "testa"), ("test", "testb"))}  # fmt: skip
     train = conll.read_train(paths, [language], {})[language]
     split = {"train": conll.read_train, "testa": conll.read_dev, "testb": conll.read_test}[name.partition(".")[2]]
@@ -92,7 +92,7 @@ def test_excerpts_of_the_archives_are_read(mirror):
     for read in (panx.read_train, panx.read_dev, panx.read_test):
         found = read({"gold": path}, ["af", "zh", "en"], {})
         assert list(found) == ["af", "zh", "en"] and all(found.values())
-    english = conll.read_test({"en": mirror / "excerpts/data.deepai.org/conll2003.zip"}, ["en"], {})["en"]
+    english = conll.read_test({"test-en": mirror / "excerpts/data.deepai.org/conll2003.zip"}, ["en"], {})["en"]
     assert english and any(tag.startswith("B-") for tag in flatten(conll.gold_of(english)))
 
 
@@ -159,8 +159,8 @@ def test_a_missing_language_split_and_row_are_named(tmp_path):
         panx.read_dev({"gold": path}, ["de"], {})
     with pytest.raises(UserError, match="1 rows where the upstream file has 3"):
         panx.read_test({"gold": path}, ["de"], {"de": 3})
-    with pytest.raises(UserError, match="neither de nor de-test"):
-        conll.read_test({"en": path}, ["de"], {})
+    with pytest.raises(UserError, match="no test-de"):
+        conll.read_test({"test-en": path}, ["de"], {})
 
 
 def test_latin_1_is_read_and_a_mixture_refused():

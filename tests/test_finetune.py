@@ -24,6 +24,7 @@ from engine.model import Encoder, ModelConfig
 from engine.rows import cut_pair, pad, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import UNK, Tokenizer
 from errors import UserError
+from resolved import files_of
 from tasks import ud_pos, xnli
 from tasks.recipe import Hyperparameters, load_recipe
 
@@ -159,7 +160,9 @@ def write_recipe(path: Path, task: str, setting: str, hyper: dict, recipe: str =
     chosen |= chosen.pop("settings", {}).get(setting, {})
     content["languages"] = [language for language in content["languages"] if language in ("de", "en")]
     train = settings[setting]["train"]
-    content |= {"setting": setting, "train_languages": content["languages"] if train == "all" else train}
+    train = content["languages"] if train == "all" else train
+    content["datasets"] = files_of(repository, content["datasets"], content["languages"], train)
+    content |= {"setting": setting, "train_languages": train}
     content |= {"train_limit": None, "recipe": {**chosen, **hyper, "name": recipe}, **extra}
     path.write_text(yaml.safe_dump(content))
     return path

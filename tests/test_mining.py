@@ -60,7 +60,7 @@ def test_greedy_takes_each_sentence_once_from_the_best_down():
 
 
 def archive(path, files: dict[str, str]):
-    return {"de-test": write_tar(path, files, "bucc2018/de-en/de-en.training.")}
+    return {"test-de": write_tar(path, files, "bucc2018/de-en/de-en.training.")}
 
 
 WHOLE = {"de": "de-1\teins\nde-2\tzwei\n", "en": "en-1\tone\nen-2\ttwo\n", "gold": "de-1\ten-2\n"}
@@ -70,7 +70,7 @@ def test_the_archive_is_read(tmp_path):
     paths = archive(tmp_path / "bucc2018-de-en.training-gold.tar.bz2", WHOLE)
     piles = bucc.read_test(paths, ["de"], {"de": 1})["de"]
     assert piles == ({"de-1": "eins", "de-2": "zwei"}, {"en-1": "one", "en-2": "two"}, [("de-1", "en-2")])
-    assert bucc.read_gold(paths["de-test"], "de") == piles.gold
+    assert bucc.read_gold(paths["test-de"], "de") == piles.gold
     bucc.write_predictions(tmp_path / "found", piles.gold)
     assert bucc.read_predictions(tmp_path / "found", piles.gold) == piles.gold
     bucc.write_predictions(tmp_path / "none", [])

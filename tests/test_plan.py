@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -365,10 +366,94 @@ def test_decontamination_covers_corpus_languages_and_not_evaluation_languages(re
 
 
 def test_an_evaluation_set_is_named_by_language_where_upstream_does(mini):
-    ids = plan.task_datasets(mini, "tatoeba", ["de", "zh"], train=False)
+    ids = plan.gold_datasets(mini, "tatoeba", ["de", "zh"])
     assert ids == ["tatoeba/cmn-eng.cmn", "tatoeba/cmn-eng.eng", "tatoeba/deu-eng.deu", "tatoeba/deu-eng.eng"]
-    assert plan.task_datasets(mini, "xnli", ["de"], train=False) == ["xnli/1.0"]
-    assert plan.task_datasets(mini, "xnli", ["de"], train=True) == ["xnli/1.0", "xnli/mt-1.0"]
+    assert plan.gold_datasets(mini, "xnli", ["de"]) == ["xnli/1.0"]
+    resolved = plan.resolve_recipe(mini, "xnli", "cross-lingual-transfer", "xlm-r")
+    assert plan.recipe_datasets(resolved, plan.TEST_PARTS) == ["xnli/1.0"]
+    assert plan.recipe_datasets(resolved, plan.TRAIN_PARTS) == ["xnli/1.0", "xnli/mt-1.0"]
+
+
+QUESTIONS = {
+    "test-{language}": "xquad/{language}",
+    "train-{language}": "xtreme/squad.translate-train.en-{language}",
+    "train-en": "squad/1.1-train",
+    "dev-en": "squad/1.1-dev",
+}
+
+
+def test_files_are_those_of_the_languages_of_their_part(mini):
+    of_parts = {"test": ["de", "en"], "train": ["en", "de"], "dev": ["en"]}
+    assert plan.expand_datasets(mini, QUESTIONS, of_parts, "f") == {
+        "dev-en": "squad/1.1-dev",
+        "test-de": "xquad/de",
+        "test-en": "xquad/en",
+        "train-de": "xtreme/squad.translate-train.en-de",
+        "train-en": "squad/1.1-train",
+    }
+    assert plan.expand_datasets(mini, QUESTIONS, {"train": ["de"]}, "f") == {
+        "train-de": "xtreme/squad.translate-train.en-de"
+    }
+    with pytest.raises(UserError, match=r"f, datasets\.foreign-.*: am has no code in column tatoeba"):
+        languages = {**mini.languages, "am": replace(mini.languages["am"], tatoeba="")}
+        changed = replace(mini, languages=languages)
+        plan.expand_datasets(changed, {"foreign-{language}": "tatoeba/{l3}-eng.{l3}"}, {"foreign": ["am"]}, "f")
+
+
+@pytest.fixture
+def own_models(repository):
+    """mini with a setting of a model for each language, and one that predicts with another task's model."""
+    config = plan.load_config(repository, {"scale": "mini"})
+    config.tasks["xnli"]["settings"]["translate-train"] = {"train": "each"}
+    config.tasks["xnli"]["recipes"]["ppa"]["settings"] = {"translate-train": {"code_switch": True}}
+    model = {"task": "xnli", "setting": "translate-train-all"}
+    config.tasks["tatoeba"]["settings"]["best-xnli-model"] = {"train": [], "model": model}
+    config._recipes.clear()
+    return config
+
+
+def test_a_setting_with_a_model_for_each_language_is_as_many_jobs(own_models):
+    jobs = plan.setting_jobs(own_models, "xnli", "translate-train")
+    assert jobs == [f"translate-train-{code}" for code in ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")]
+    assert plan.setting_of_job(own_models, "xnli", "translate-train-de") == ("translate-train", "de")
+    assert plan.setting_of_job(own_models, "xnli", "translate-train-all") == ("translate-train-all", None)
+    german = plan.resolve_recipe(own_models, "xnli", "translate-train-de", "ppa")
+    assert german["languages"] == german["train_languages"] == ["de"] and german["setting"] == "translate-train-de"
+    assert german["recipe"]["code_switch"] is True
+    assert "code_switch" not in plan.resolve_recipe(own_models, "xnli", "translate-train-en", "ppa")["recipe"]
+    assert plan.trained_as(own_models, "xnli", "translate-train-de") == ("xnli", "translate-train-de")
+    with pytest.raises(UserError, match="unknown setting 'translate-train-ja'"):
+        plan.setting_of_job(own_models, "xnli", "translate-train-ja")
+    row = spec({"run": "xlm-r"})
+    row["groups"][0]["setting"] = "translate-train"
+    assert {job for _, _, job in plan.needs(own_models, row)} == set(jobs)
+
+
+def test_a_setting_may_predict_with_the_model_of_another_task(own_models):
+    assert plan.trained_as(own_models, "tatoeba", "best-xnli-model") == ("xnli", "translate-train-all")
+    assert plan.trained_as(own_models, "tatoeba", "zero-shot-retrieval") is None
+    resolved = plan.resolve_recipe(own_models, "tatoeba", "best-xnli-model", "xlm-r")
+    assert resolved["model"] == {"task": "xnli", "setting": "translate-train-all"}
+    assert resolved["train_languages"] == []
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "message"),
+    [
+        ("tatoeba", {"train": ["de"]}, "settings.x.train: kind retrieval trains nothing"),
+        ("tatoeba", {"train": [], "model": {"task": "xnly", "setting": "x"}}, "model.task: unknown task 'xnly'"),
+        ("tatoeba", {"train": [], "model": {"task": "xnli", "setting": "x"}}, "model.setting: unknown setting 'x'"),
+        (
+            "ud-pos",
+            {"train": ["en"], "model": {"task": "xnli", "setting": "translate-train-all"}},
+            "model.task: xnli has another kind of answer",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(own_models, task, setting, message):
+    own_models.tasks[task]["settings"]["x"] = setting
+    with pytest.raises(UserError, match=message):
+        plan._check_task(own_models, task)
 
 
 def test_a_scale_that_leaves_an_objective_without_data_says_so(mini):

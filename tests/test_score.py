@@ -10,6 +10,7 @@ import yaml
 
 import score
 from errors import UserError
+from resolved import files_of
 from tasks import tatoeba, ud_pos, xnli
 from test_tasks import ud_tgz, word, xnli_row, xnli_zip
 
@@ -41,6 +42,7 @@ def world(tmp_path, repository):
     def make(task: str, setting: str) -> SimpleNamespace:
         content = yaml.safe_load((repository / "config/tasks" / f"{task}.yaml").read_text())
         content.pop("settings")
+        content["datasets"] = files_of(repository, content["datasets"], ["de", "fr"], ["en"])
         hyper = {k: v for k, v in content.pop("recipes")["default"].items() if k != "settings"}
         content |= {"setting": setting, "languages": ["de", "fr"], "train_languages": ["en"], "train_limit": None}
         recipe = tmp_path / f"{task}.yaml"
@@ -50,9 +52,7 @@ def world(tmp_path, repository):
         module = score.task_module(task)
         from tasks.recipe import load_recipe, raw_paths
 
-        paths = raw_paths(
-            load_recipe(recipe), raw, repository / "config/datasets.tsv", repository / "config/languages.tsv"
-        )
+        paths = raw_paths(load_recipe(recipe), raw, repository / "config/datasets.tsv")
         test = module.read_test(paths, ["de", "fr"], {})
         described = {}
         for language, examples in test.items():
@@ -73,7 +73,6 @@ def world(tmp_path, repository):
             raw=raw,
             counts="any",
             datasets=repository / "config/datasets.tsv",
-            language_table=repository / "config/languages.tsv",
         )
 
     return make

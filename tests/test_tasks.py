@@ -239,8 +239,8 @@ def test_all_pairs_have_the_counts_of_the_task(mirror, repository):
         code = languages[language].tatoeba
         assert len(code) == 3
         stem = mirror / GITHUB / f"facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.{code}-eng"
-        paths = {language: {"foreign": Path(f"{stem}.{code}"), "english": Path(f"{stem}.eng")}}
-        if not paths[language]["foreign"].exists():
+        paths = {f"foreign-{language}": Path(f"{stem}.{code}"), f"english-{language}": Path(f"{stem}.eng")}
+        if not paths[f"foreign-{language}"].exists():
             continue  # four of the 36 are not in the mirror
         checked += 1
         pairs = tatoeba.read_test(paths, [language], {language: counts.get(language, counts["*"])})

@@ -42,7 +42,10 @@ wildcard_constraints:
     run=plan.any_of(PLAN.runs),
     task=plan.any_of(PLAN.tasks),
     setting=plan.any_of(
-        setting for task in PLAN.tasks.values() for setting in task["settings"]
+        job
+        for task, definition in PLAN.tasks.items()
+        for setting in definition["settings"]
+        for job in plan.setting_jobs(PLAN, task, setting)
     ),
     recipe=plan.any_of(
         recipe for task in PLAN.tasks.values() for recipe in task["recipes"]
@@ -221,11 +224,8 @@ def evaluation_pairs():
         (task, path)
         for task in sorted(PLAN.scale["decontaminate"])
         for path in raw(
-            plan.task_datasets(
-                PLAN,
-                task,
-                plan.task_languages(PLAN, task, plan.corpus_languages(PLAN)),
-                train=False,
+            plan.gold_datasets(
+                PLAN, task, plan.task_languages(PLAN, task, plan.corpus_languages(PLAN))
             )
         )
     ]
@@ -382,9 +382,12 @@ def recipe_digest(wildcards):
     )
 
 
+def recipe_name(wildcards):
+    return plan.resolve_run(PLAN, wildcards.run)["finetune_recipe"]
+
+
 def recipe(wildcards):
-    name = plan.resolve_run(PLAN, wildcards.run)["finetune_recipe"]
-    return f"{S}/recipes/{wildcards.task}/{wildcards.setting}/{name}.yaml"
+    return f"{S}/recipes/{wildcards.task}/{wildcards.setting}/{recipe_name(wildcards)}.yaml"
 
 
 def encoder(wildcards):
@@ -393,26 +396,33 @@ def encoder(wildcards):
 
 
 def model(wildcards):
-    """The weights that predict: fine-tuned, or for retrieval the encoder as it is."""
-    if not plan.is_finetuned(PLAN, wildcards.task):
+    """The weights that predict: fine-tuned for this task or for another, or the encoder as it is."""
+    trained = plan.trained_as(PLAN, wildcards.task, wildcards.setting)
+    if trained is None:
         return encoder(wildcards)
-    return f"{S}/finetuned/{wildcards.run}/{wildcards.task}/{wildcards.setting}/seed-{wildcards.seed}/model.safetensors"
+    task, setting = trained
+    return f"{S}/finetuned/{wildcards.run}/{task}/{setting}/seed-{wildcards.seed}/model.safetensors"
 
 
-def task_files(wildcards):
-    return raw(
-        plan.task_datasets(
-            PLAN, wildcards.task, plan.task_languages(PLAN, wildcards.task), train=False
-        )
+def task_files(wildcards, parts):
+    resolved = plan.resolve_recipe(
+        PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
     )
+    return raw(plan.recipe_datasets(resolved, parts))
 
 
-def task_files_and_training(wildcards):
-    return raw(
-        plan.task_datasets(
-            PLAN, wildcards.task, plan.task_languages(PLAN, wildcards.task), train=True
-        )
-    )
+def finetune_files(wildcards):
+    return task_files(wildcards, plan.TRAIN_PARTS)
+
+
+def predict_files(wildcards):
+    """Mining sets its threshold on dev, so it reads that too."""
+    mining = PLAN.tasks[wildcards.task]["kind"] == "mining"
+    return task_files(wildcards, plan.TEST_PARTS + (("dev",) if mining else ()))
+
+
+def score_files(wildcards):
+    return task_files(wildcards, plan.TEST_PARTS)
 
 
 def cleaning_report(wildcards):

@@ -36,7 +36,7 @@ rule finetune:
         recipe=recipe,
         encoder=encoder,
         vocabulary="results/{scale}/vocab/spm.model",
-        files=task_files_and_training,
+        files=finetune_files,
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
@@ -66,7 +66,7 @@ rule predict:
         recipe=recipe,
         model=model,
         vocabulary="results/{scale}/vocab/spm.model",
-        files=task_files,
+        files=predict_files,
     output:
         predictions=directory(
             "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
@@ -96,7 +96,7 @@ rule score:
         script="workflow/scripts/score.py",
         recipe=recipe,
         predictions="results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}",
-        files=task_files,
+        files=score_files,
     output:
         score="results/{scale}/scores/{run}/{task}/{setting}/seed-{seed}.json",
     log:

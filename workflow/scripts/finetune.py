@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from atomic import write_json
-from datasets import DATASETS_TSV, LANGUAGES_TSV
+from datasets import DATASETS_TSV
 from engine.checkpoint import load_encoder, save_weights
 from engine.heads import HEADS, IGNORED, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
@@ -62,7 +62,7 @@ def main() -> None:
     device = pick_device(args.device)
     max_length = longest_row(recipe, encoder)
 
-    paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
+    paths = raw_paths(recipe, args.raw, args.datasets)
     train = read_training_rows(recipe, paths, tokenizer, max_length, args.counts == "upstream")
     dev = read_dev_sets(recipe, paths, tokenizer, max_length, args.counts == "upstream")
     state, report = search(encoder, train, dev, recipe, args.seed, device)
@@ -98,7 +98,6 @@ def parse_arguments() -> SimpleNamespace:
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", default=DATASETS_TSV, help="table of sources (default: %(default)s)")
-    parser.add_argument("--language-table", default=LANGUAGES_TSV, help="table of languages (default: %(default)s)")
     parser.add_argument(
         "--counts",
         choices=("upstream", "any"),

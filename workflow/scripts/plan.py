@@ -164,6 +164,7 @@ class Config:
     datasets: dict[str, Dataset]
     _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
     _hashes: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    _recipes: dict[tuple[str, str, str], dict] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def scale_name(self) -> str:
@@ -766,11 +767,23 @@ def _check_task(config: Config, name: str) -> None:
     for index, code in enumerate(task["languages"]):
         _known(code, config.languages, f"{shown}, languages[{index}]", "language")
     for setting, how in task["settings"].items():
-        train = (how or {}).get("train", [])
-        for code in [] if train == "all" else train:
-            _known(code, task["languages"], f"{shown}, settings.{setting}.train", "language")
-    for key, pattern in task["datasets"].items():
-        for id_ in _expand_dataset(config, pattern, task["languages"]):
+        where = f"{shown}, settings.{setting}"
+        for code in how["train"] if isinstance(how["train"], list) else []:
+            _known(code, task["languages"], f"{where}.train", "language")
+        if model := how.get("model"):
+            _known(model["task"], config.tasks, f"{where}.model.task", "task")
+            trained = config.tasks[model["task"]]
+            _known(model["setting"], trained["settings"], f"{where}.model.setting", "setting")
+            if task["kind"] not in (*ENCODER_KINDS, trained["kind"]):
+                raise UserError(
+                    f"{where}.model.task: {model['task']} has another kind of answer ({trained['kind']}); "
+                    f"name a task of kind {task['kind']}"
+                )
+        elif how["train"] and task["kind"] in ENCODER_KINDS:
+            raise UserError(f"{where}.train: kind {task['kind']} trains nothing; name a `model` or leave it empty")
+        languages_of = dict.fromkeys(PARTS, task["languages"])
+        languages_of["train"] = train_languages(how, task["languages"])
+        for key, id_ in expand_datasets(config, task["datasets"], languages_of, shown).items():
             _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
     overrides = config.scale.get("task_overrides", {}).get(name, {})
     allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
@@ -778,12 +791,45 @@ def _check_task(config: Config, name: str) -> None:
         _known(key, allowed, f"config/scales/{config.scale_name}.yaml, task_overrides.{name}", "key")
 
 
-def _expand_dataset(config: Config, pattern: str, languages: Iterable[str]) -> list[str]:
-    """Ids behind a task's dataset: the id, or one per language where it holds `{l3}` (Tatoeba's three letters)."""
-    if "{l3}" not in pattern:
-        return [pattern]
-    codes = [config.languages[code].tatoeba for code in languages if code != "en"]
-    return [pattern.replace("{l3}", code) for code in codes if code]
+# What a file of a task may be, by the first word of its key; and which jobs read it.
+PARTS = ("gold", "train", "dev", "test", "foreign", "english")
+TEST_PARTS = ("gold", "test", "foreign", "english")
+TRAIN_PARTS = ("gold", "train", "dev")
+
+# These read the states of an encoder as it is, their own or that of another task's model; the others fine-tune it.
+ENCODER_KINDS = ("retrieval", "mining", "alignment")
+
+
+def train_languages(how: dict, languages: list[str]) -> list[str]:
+    """The languages whose training files a setting reads, of those that are evaluated."""
+    if how.get("model"):
+        return []
+    return list(languages) if how["train"] in ("all", "each") else list(how["train"])
+
+
+def expand_datasets(
+    config: Config, sources: dict[str, str], languages_of: dict[str, list[str]], shown: str
+) -> dict[str, str]:
+    """{part or part-language: id}: {language} in a key stands for each language of its part, {l3} in an id for its
+    code in column tatoeba. A language that is named in a key goes before the template, and goes where it is not wanted.
+    """
+    expanded = {}
+    for key, id_ in sorted(sources.items(), key=lambda item: "{" not in item[0]):
+        part, _, language = key.partition("-")
+        if part not in languages_of:
+            continue
+        if not language:
+            expanded[key] = id_
+        elif language != "{language}":
+            if language in languages_of[part]:
+                expanded[key] = id_
+        else:
+            for code in languages_of[part]:
+                l3 = config.languages[code].tatoeba
+                if "{l3}" in id_ and not l3:
+                    raise UserError(f"{shown}, datasets.{key}: {code} has no code in column tatoeba of languages.tsv")
+                expanded[f"{part}-{code}"] = id_.replace("{language}", code).replace("{l3}", l3)
+    return dict(sorted(expanded.items()))
 
 
 def task_languages(config: Config, task: str, codes: Iterable[str] | None = None) -> list[str]:
@@ -792,48 +838,89 @@ def task_languages(config: Config, task: str, codes: Iterable[str] | None = None
     return [code for code in config.tasks[task]["languages"] if wanted is None or code in wanted]
 
 
-def task_datasets(config: Config, task: str, languages: Iterable[str], train: bool) -> list[str]:
-    """Ids of the files that a task reads for these languages; `train` adds the training files."""
-    sources = config.tasks[task]["datasets"]
-    ids = [
-        id_
-        for key in sorted(sources)
-        if train or key != "train"
-        for id_ in _expand_dataset(config, sources[key], languages)
-    ]
-    return sorted(set(ids))
+def gold_datasets(config: Config, task: str, languages: list[str]) -> list[str]:
+    """Ids of the files that hold a task's gold in these languages."""
+    sources, shown = config.tasks[task]["datasets"], f"config/tasks/{task}.yaml"
+    of_parts = dict.fromkeys((*TEST_PARTS, "dev"), languages)
+    return sorted(set(expand_datasets(config, sources, of_parts, shown).values()))
 
 
-def is_finetuned(config: Config, task: str) -> bool:
-    """Retrieval reads the pre-trained encoder as it is; every other task fine-tunes it first."""
-    return config.tasks[task]["kind"] != "retrieval"
+def recipe_datasets(resolved: dict, parts: Iterable[str]) -> list[str]:
+    """Ids of the files of a resolved recipe that a job reads."""
+    parts = tuple(parts)
+    return sorted({id_ for key, id_ in resolved["datasets"].items() if key.partition("-")[0] in parts})
 
 
-def resolve_recipe(config: Config, task: str, setting: str, recipe: str) -> dict:
+def setting_jobs(config: Config, task: str, setting: str) -> list[str]:
+    """A setting as jobs: itself, or one of each language where each has a model of its own."""
+    if config.tasks[task]["settings"][setting]["train"] != "each":
+        return [setting]
+    return [f"{setting}-{code}" for code in task_languages(config, task)]
+
+
+def setting_of_job(config: Config, task: str, job: str) -> tuple[str, str | None]:
+    """(setting, language) of a name of `setting_jobs`; the language only where each has a model of its own."""
+    settings = config.tasks[task]["settings"]
+    if job in settings:
+        return job, None
+    setting, _, code = job.rpartition("-")
+    if settings.get(setting, {}).get("train") == "each" and code in config.tasks[task]["languages"]:
+        return setting, code
+    _known(job, settings, f"config/tasks/{task}.yaml, settings", "setting")
+    raise AssertionError(job)
+
+
+def trained_as(config: Config, task: str, job: str) -> tuple[str, str] | None:
+    """(task, setting) of the fine-tuned weights that predict; None where the pre-trained encoder does."""
+    setting, _ = setting_of_job(config, task, job)
+    model = config.tasks[task]["settings"][setting].get("model")
+    if model:
+        return model["task"], model["setting"]
+    return None if config.tasks[task]["kind"] in ENCODER_KINDS else (task, job)
+
+
+def resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     """How one task is fine-tuned and scored at this scale: results/<scale>/recipes/<task>/<setting>/<recipe>.yaml."""
+    key = (task, job, recipe)
+    if key not in config._recipes:
+        config._recipes[key] = _resolve_recipe(config, *key)
+    return config._recipes[key]
+
+
+def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     _known(task, config.tasks, "config/tasks", "task")
     definition = config.tasks[task]
     shown = f"config/tasks/{task}.yaml"
-    _known(setting, definition["settings"], f"{shown}, settings", "setting")
+    setting, own_language = setting_of_job(config, task, job)
     recipes = definition["recipes"]
     name = recipe if recipe in recipes else "default"
     _known(name, recipes, f"{shown}, recipes", "recipe")
     chosen = recipes[name] or {}
     by_setting = (chosen.get("settings") or {}).get(setting) or {}
-    languages = task_languages(config, task)
-    train = (definition["settings"][setting] or {}).get("train", [])
+    how = definition["settings"][setting]
     resolved = {key: value for key, value in definition.items() if key not in ("settings", "recipes")}
     resolved |= {
-        "languages": languages,
-        "setting": setting,
-        "train_languages": list(languages) if train == "all" else list(train),
+        "languages": [own_language] if own_language else task_languages(config, task),
+        "setting": job,
         "train_limit": None,
         "recipe": {
             **deep_merge({key: value for key, value in chosen.items() if key != "settings"}, by_setting),
             "name": name,
         },
     }
-    return deep_merge(resolved, config.scale.get("task_overrides", {}).get(task, {}))
+    resolved = deep_merge(resolved, config.scale.get("task_overrides", {}).get(task, {}))
+    if how.get("model"):
+        resolved["model"] = dict(how["model"])
+    if own_language == "en":  # nothing to switch to: English is what the others are translated from
+        resolved["recipe"].pop("code_switch", None)
+    resolved["train_languages"] = train_languages(how, resolved["languages"])
+    languages_of = dict.fromkeys(PARTS, resolved["languages"])
+    switched = ["en"] if resolved["recipe"].get("code_switch") else []
+    languages_of["train"] = [*resolved["train_languages"], *switched]
+    if resolved["recipe"].get("selection") == "en_dev":
+        languages_of["dev"] = ["en"]
+    resolved["datasets"] = expand_datasets(config, resolved["datasets"], languages_of, shown)
+    return resolved
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -874,7 +961,7 @@ def _check_column(config: Config, column: dict, where: str) -> None:
     metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in task["metrics"] if task["kind"] == "retrieval")]
     _known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
     languages = {*task["languages"], "en"}
-    for key, allowed in (("languages", languages), ("show", languages | {"avg"})):
+    for key, allowed in (("languages", languages), ("show", languages | {"avg", "gap"})):
         for code in column[key] if isinstance(column.get(key), list) else []:
             _known(code, allowed, f"{where}.{key}", f"language of {column['task']}")
 
@@ -925,7 +1012,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
                     continue
                 if task_languages(config, task):
-                    found.add((canonical_run(config, run), task, setting))
+                    jobs = setting_jobs(config, task, setting)
+                    found |= {(canonical_run(config, run), task, job) for job in jobs}
     return sorted(found)
 
 

@@ -38,7 +38,7 @@ def main() -> None:
     encoder.to(device)
 
     module = task_module(recipe.task)
-    paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
+    paths = raw_paths(recipe, args.raw, args.datasets)
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     out = Path(args.out)
     folder = out.with_name(f".{out.name}.{os.getpid()}.tmp")

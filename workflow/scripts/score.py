@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from atomic import write_json
-from datasets import DATASETS_TSV, LANGUAGES_TSV
+from datasets import DATASETS_TSV
 from engine.alignments import diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
@@ -43,7 +43,6 @@ def parse_arguments() -> SimpleNamespace:
     job.add_argument("--recipe", help="resolved recipe (YAML)")
     job.add_argument("--raw", help="folder of downloads, laid out <host>/<path>")
     job.add_argument("--datasets", default=DATASETS_TSV, help="table of sources (default: %(default)s)")
-    job.add_argument("--language-table", default=LANGUAGES_TSV, help="table of languages (default: %(default)s)")
     job.add_argument(
         "--counts",
         choices=("upstream", "any"),
@@ -72,7 +71,7 @@ def score_folder(args: SimpleNamespace) -> dict:
     folder = Path(args.predictions)
     described = read_description(folder, recipe)
     module = task_module(recipe.task)
-    paths = raw_paths(recipe, args.raw, args.datasets, args.language_table)
+    paths = raw_paths(recipe, args.raw, args.datasets)
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     metrics = {metric: recipe.chance[metric] for metric in recipe.metrics}
     scores = []

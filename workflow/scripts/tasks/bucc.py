@@ -24,11 +24,11 @@ class Piles(NamedTuple):
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
-    return {language: read_piles(paths[f"{language}-dev"], "dev", language, counts) for language in languages}
+    return {language: read_piles(paths[f"dev-{language}"], "dev", language, counts) for language in languages}
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
-    return {language: read_piles(paths[f"{language}-test"], "test", language, counts) for language in languages}
+    return {language: read_piles(paths[f"test-{language}"], "test", language, counts) for language in languages}
 
 
 def read_piles(path: str | Path, split: str, language: str, counts: dict[str, int]) -> Piles:

@@ -36,17 +36,18 @@ def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str
 def read_conll(
     paths: dict[str, Path], split: str, languages: Sequence[str], counts: dict[str, int]
 ) -> dict[str, list[Sentence]]:
-    """paths has a zip `<language>` of all three parts, or a file `<language>-<split>`."""
+    """paths[<split>-<language>] is a file of the shared task, or the zip of all three parts."""
     sentences = {}
     for language in languages:
-        if language in paths:
-            where = f"{paths[language]}, {ZIP_MEMBERS[split]}"
-            lines = read_zip_member(paths[language], ZIP_MEMBERS[split])
-        elif f"{language}-{split}" in paths:
-            where = str(paths[f"{language}-{split}"])
-            lines = decode_latin(read_bytes(where), where)
+        name = f"{split}-{language}"
+        if name not in paths:
+            raise UserError(f"datasets: no {name}; name its file")
+        where = str(paths[name])
+        if where.endswith(".zip"):
+            lines = read_zip_member(where, ZIP_MEMBERS[split])
+            where = f"{where}, {ZIP_MEMBERS[split]}"
         else:
-            raise UserError(f"datasets: neither {language} nor {language}-{split}; name the files of this language")
+            lines = decode_latin(read_bytes(where), where)
         sentences[language] = parse_conll(lines, where)
         check_count(len(sentences[language]), counts.get(language), where)
     return sentences
@@ -59,7 +60,7 @@ def parse_conll(lines: Sequence[str], where: str) -> list[Sentence]:
 def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     """Gold tags from a file of the shared task, from the zip of its English part, or from one tag per line."""
     if str(path).endswith(".zip"):
-        return gold_of(read_conll({language: Path(path)}, "test", [language], {})[language])
+        return gold_of(read_conll({f"test-{language}": Path(path)}, "test", [language], {})[language])
     lines = decode_latin(read_bytes(path), str(path))
     return gold_of(parse_conll(lines, str(path))) if is_table(lines) else parse_tags(lines, path, LABELS)
 

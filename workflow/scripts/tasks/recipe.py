@@ -6,10 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from datasets import DATASETS_TSV, LANGUAGES_TSV, load_datasets, load_languages
+from datasets import DATASETS_TSV, load_datasets
 from errors import UserError
 
-KINDS = ("classification", "tagging", "retrieval")
+FINETUNED_KINDS = ("classification", "tagging", "question-answering")
+KINDS = (*FINETUNED_KINDS, "retrieval", "mining", "alignment")
 SELECTIONS = ("en_dev", "mean_dev")
 
 
@@ -38,9 +39,16 @@ class Hyperparameters:
     code_switch: bool = False  # PPA: each translated pair with one side in English, twice
     dev_limit: int | None = None  # rows of each dev set that are scored during training
     grid: dict[str, list] | None = None
-    # retrieval
+    # question answering, in pieces
+    stride: int | None = None  # of the windows that a long context is cut into
+    max_query: int | None = None  # of the question; the rest is cut off
+    max_answer: int | None = None
+    best: int = 20  # starts and ends that are considered
+    # retrieval, mining, alignment
     layer: int | None = None
     of: int | None = None
+    neighbours: int = 4  # of the ratio margin
+    iterations: int = 2  # of the optimal transport
 
     def points(self) -> list[dict]:
         """Values to try, in a fixed order; one empty point where there is no grid."""
@@ -70,6 +78,7 @@ class Recipe:
     labels: list[str] | None = None
     train_languages: list[str] | None = None
     train_limit: int | None = None  # training rows in all, drawn with a fixed seed
+    model: dict[str, str] | None = None  # task and setting whose fine-tuned weights predict
 
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
@@ -118,9 +127,14 @@ def _check(recipe: Recipe, path: str) -> None:
     for metric in recipe.metrics:
         require(metric in recipe.chance, f"chance.{metric}", "missing; name the chance level that is printed beside it")
     require(bool(recipe.languages), "languages", "none left at this scale; widen the scale's evaluation languages")
-    if recipe.kind == "retrieval":
+    if recipe.kind not in FINETUNED_KINDS:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
         require(ok, "recipe.layer", "say `layer` and `of`, the depth that it is counted in")
+        return
+    if recipe.kind == "question-answering":
+        for key in ("stride", "max_query", "max_answer"):
+            require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number of pieces is needed")
+    if recipe.model:
         return
     require(bool(recipe.train_languages), "train_languages", "none; say which languages' training data to use")
     for key in ("peak_lr", "batch", "epochs"):
@@ -141,24 +155,10 @@ def _check(recipe: Recipe, path: str) -> None:
         require(bool(ok), f"recipe.grid.{key}", "a non-empty list of values of a numeric hyper-parameter is needed")
 
 
-def raw_paths(
-    recipe: Recipe, raw: str | Path, datasets: str | Path = DATASETS_TSV, languages: str | Path = LANGUAGES_TSV
-) -> dict:
-    """Where the task's files lie below `raw`: {gold, train}, or for Tatoeba {language: {foreign, english}}."""
+def raw_paths(recipe: Recipe, raw: str | Path, datasets: str | Path = DATASETS_TSV) -> dict[str, Path]:
+    """Where the task's files lie below `raw`, by the keys of the recipe's `datasets`."""
     sources = load_datasets(datasets)
-    table = load_languages(languages)
-
-    def path_of(id_: str) -> Path:
+    for id_ in recipe.datasets.values():
         if id_ not in sources:
             raise UserError(f"{datasets}, column id: no row {id_!r}, which task {recipe.task} reads; add it")
-        return Path(raw, sources[id_].path)
-
-    if not any("{l3}" in id_ for id_ in recipe.datasets.values()):
-        return {name: path_of(id_) for name, id_ in sorted(recipe.datasets.items())}
-    paths = {}
-    for language in recipe.languages:
-        if language not in table or not table[language].tatoeba:
-            raise UserError(f"{languages}, {language}: no code in column tatoeba; add it or leave the language out")
-        code = table[language].tatoeba
-        paths[language] = {name: path_of(id_.replace("{l3}", code)) for name, id_ in sorted(recipe.datasets.items())}
-    return paths
+    return {name: Path(raw, sources[id_].path) for name, id_ in sorted(recipe.datasets.items())}

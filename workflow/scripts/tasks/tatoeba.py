@@ -16,14 +16,14 @@ DIRECTIONS = ("en-xx", "xx-en")
 
 
 def read_test(
-    paths: dict[str, dict[str, Path]], languages: Sequence[str], counts: dict[str, int]
+    paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """(foreign sentences, English sentences) of each language; paths[language] = {foreign, english}."""
+    """(foreign sentences, English sentences) of each language."""
     pairs = {}
     for language in languages:
-        files = paths[language]
-        pairs[language] = read_pair(files["foreign"], files["english"])
-        check_count(len(pairs[language][0]), counts.get(language), str(files["foreign"]))
+        foreign, english = paths[f"foreign-{language}"], paths[f"english-{language}"]
+        pairs[language] = read_pair(foreign, english)
+        check_count(len(pairs[language][0]), counts.get(language), str(foreign))
     return pairs
 
 

@@ -35,20 +35,20 @@ def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[st
     translated = {language: f"train-{language}" for language in languages if language != "en"}
     questions = read_files(paths, translated, counts)
     if "en" in languages:
-        questions["en"] = english(paths, counts)[0]
+        questions["en"] = english(paths["train-en"], counts)[0]
     return {language: questions[language] for language in languages}
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
     if list(languages) != ["en"]:
-        raise UserError(f"{paths['train']}: a dev part is there for English alone, not for {', '.join(languages)}")
-    return {"en": english(paths, {})[1]}
+        raise UserError(f"{paths['dev-en']}: a dev part is there for English alone, not for {', '.join(languages)}")
+    return {"en": english(paths["dev-en"], {})[1]}
 
 
-def english(paths: dict[str, Path], counts: dict[str, int]) -> tuple[list[Question], list[Question]]:
+def english(path: str | Path, counts: dict[str, int]) -> tuple[list[Question], list[Question]]:
     """(training, dev) questions."""
-    questions = of_language(read_squad(paths["train"], "en"), "en", str(paths["train"]))
-    check_count(len(questions), counts.get("en"), f"{paths['train']}, English")
+    questions = of_language(read_squad(path, "en"), "en", str(path))
+    check_count(len(questions), counts.get("en"), f"{path}, English")
     kept = len(questions) - max(1, int(DEV_SHARE * len(questions)))
     return questions[:kept], questions[kept:]
 

@@ -24,7 +24,7 @@ def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str,
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    return read_files(paths, {language: language for language in languages}, counts)
+    return read_files(paths, {language: f"test-{language}" for language in languages}, counts)
 
 
 def read_gold(path: str | Path, language: str) -> list[Question]:
