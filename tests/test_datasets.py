@@ -151,7 +151,7 @@ def languages_of(table, prefix):
         ("bucc2018/", ["de", "en", "fr", "ru", "zh"]),
         ("tatoeba/", [*TATOEBA, "en"]),
         ("conll2002/", ["es", "nl"]),
-        ("conll2003/", ["en"]),
+        ("conll2003/", ["de", "en"]),
         ("alignment/", ["de", "en", "fr", "hi", "ro"]),
         ("wmt14/test-full", ["de", "en", "fr"]),
         ("newstest/", ["de", "en", "fr"]),
