@@ -8,7 +8,7 @@ import pytest
 
 import collect_scores
 from errors import UserError
-from scores import Summary, group_paths, load_results, pooled_std, read_score_file, summarise
+from scores import Summary, group_paths, load_parts, load_results, pooled_std, read_score_file, summarise
 
 
 def entry(language: str, value: float, metric: str = "accuracy", **more: object) -> dict:
@@ -39,10 +39,28 @@ def test_average_is_over_languages_of_each_seed_first(tmp_path):
     for seed, values in {1: (60, 40), 2: (64, 48), 3: (62, 38)}.items():
         write(tmp_path, [entry("en", values[0]), entry("de", values[1])], seed=seed)
     results = load_results(group_paths(tmp_path.rglob("*.json"))["xlm-r", "xnli", "transfer"], "mini")
-    average = results.average(["en", "de"], "accuracy")
+    average = summarise(results.average_values(["en", "de"], "accuracy").values())
     assert (average.mean, average.n) == (52.0, 3)
     assert average.std == pytest.approx(math.sqrt((4 + 16 + 4) / 2))  # of 50, 56, 50
-    assert results.average(["en", "sw"], "accuracy") is None
+    assert results.average_values(["en", "sw"], "accuracy") == {}
+    assert results.average_values([], "accuracy") == {}
+
+
+def test_gap_is_english_minus_the_mean_of_the_others_of_each_seed(tmp_path):
+    for seed, values in {1: (60.0, 40.0, 30.0), 2: (64.04, 48.0, 50.0), 3: (62.0, 70.0, 66.0)}.items():
+        write(tmp_path, [entry(*pair) for pair in zip(("en", "de", "fr"), values, strict=True)], seed=seed)
+    write(tmp_path, [entry("de", 40.0), entry("fr", 40.0)], seed=4)  # no English: no gap of this seed
+    results = load_results(group_paths(tmp_path.rglob("*.json"))["xlm-r", "xnli", "transfer"], "mini")
+    gaps = results.gap_values(["en", "de", "fr"], "accuracy")
+    assert gaps == {1: 25.0, 2: pytest.approx(15.04), 3: -6.0}
+    assert results.gap_values(["en"], "accuracy") == {}
+
+
+def test_gap_of_the_papers_rows(tmp_path):
+    """mBERT on PAWS-X: 94.0 against 85.7 87.4 87.0 73.0 69.6 77.0 is printed as 14.1."""
+    codes, values = ("en", "de", "es", "fr", "ja", "ko", "zh"), (94.0, 85.7, 87.4, 87.0, 73.0, 69.6, 77.0)
+    path = write(tmp_path, [entry(*pair) for pair in zip(codes, values, strict=True)])
+    assert load_results({1: path}, "mini").gap_values(codes, "accuracy") == {1: pytest.approx(14.05)}
 
 
 def test_absent_seed_is_absent_not_zero(tmp_path):
@@ -60,6 +78,58 @@ def test_retrieval_headline_is_the_mean_of_both_directions(tmp_path):
     path = write(tmp_path, scores)
     with pytest.raises(UserError, match="2 values of accuracy for de"):
         load_results({1: path}, "mini").values("de", "accuracy")
+
+
+def test_one_direction_is_that_of_the_headlines_layer(tmp_path):
+    by_layer = [
+        entry("de", 10.0 * layer + (direction == "xx-en"), "accuracy-by-layer", layer=layer, direction=direction)
+        for layer in (6, 7)
+        for direction in ("en-xx", "xx-en")
+    ]
+    path = write(tmp_path, [entry("de", 70.5, layer=7, direction="both"), *by_layer], task="tatoeba")
+    results = load_results({1: path}, "mini")
+    assert results.values("de", "accuracy", "en-xx") == {1: 70.0}
+    assert results.values("de", "accuracy", "xx-en") == {1: 71.0}
+    assert results.values("de", "accuracy", "both") == results.values("de", "accuracy") == {1: 70.5}
+    assert results.average_values(["de"], "accuracy", "xx-en") == {1: 71.0}
+    path = write(tmp_path, [entry("de", 70.5, layer=7, direction="both"), *by_layer[:2]], task="tatoeba")
+    with pytest.raises(UserError, match="no accuracy of direction en-xx for de at layer 7"):
+        load_results({1: path}, "mini").values("de", "accuracy", "en-xx")
+
+
+def write_parts(root: Path, values: dict[str, dict[int, float]], **more: object) -> dict[str, dict[int, Path]]:
+    """Score files of one model for each language: language -> seed -> value."""
+    return {
+        code: {
+            seed: write(root, [entry(code, value)], setting=f"translate-train-{code}", seed=seed, **more)
+            for seed, value in of_seed.items()
+        }
+        for code, of_seed in values.items()
+    }
+
+
+def test_models_of_each_language_are_one_result(tmp_path):
+    parts = write_parts(tmp_path, {"de": {1: 60.0, 2: 62.0}, "fr": {1: 50.0, 2: 58.0}})
+    parts["fr"][3] = parts["fr"][2].with_name("seed-3.json")  # expected and not there
+    results = load_parts(parts, "mini")
+    assert results.expected_seeds == (1, 2, 3)
+    assert results.values("de", "accuracy") == {1: 60.0, 2: 62.0}
+    assert results.average_values(["de", "fr"], "accuracy") == {1: 55.0, 2: 60.0}
+    assert results.languages("accuracy") == ["de", "fr"]
+
+
+@pytest.mark.parametrize("key", ["run_hash", "task_version"])
+def test_models_of_each_language_are_of_one_run_and_one_version(tmp_path, key):
+    parts = write_parts(tmp_path, {"de": {1: 60.0}}) | write_parts(tmp_path, {"fr": {1: 50.0}}, **{key: "other"})
+    with pytest.raises(UserError, match=f"languages with different {key} cannot be averaged"):
+        load_parts(parts, "mini")
+
+
+def test_the_model_of_a_language_scores_that_language_alone(tmp_path):
+    parts = write_parts(tmp_path, {"de": {1: 60.0}, "fr": {1: 50.0}})
+    write(tmp_path, [entry("fr", 50.0), entry("de", 70.0)], setting="translate-train-fr")
+    with pytest.raises(UserError, match=r"translate-train-fr/seed-1\.json: the model of fr has scores of de"):
+        load_parts(parts, "mini")
 
 
 def test_by_layer_takes_directions_then_languages_then_seeds(tmp_path):

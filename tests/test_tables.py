@@ -1,9 +1,11 @@
 """Tables: the published numbers, the cells, the rules for bold, averages and footnotes, and the bytes."""
 
 import csv
+import dataclasses
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,27 @@ import make_table
 from errors import UserError
 from latex import escape
 from scores import Summary
-from tables import AVERAGE, Cell, Group, Row, build, load_spec, mark_best
+from tables import (
+    AVERAGE,
+    GAP,
+    XTREME,
+    Cell,
+    Context,
+    Group,
+    Row,
+    build,
+    load_spec,
+    make_column,
+    mark_best,
+    split_setting,
+)
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "papers"
 ITEMS = ("ernie-m/table-01", "ernie-m/table-08", "veco/table-10", "ppa/table-02", "xlm-e/figure-03")
 PUBLISHED_KEYS = ("setting", "model", "task", "language", "metric", "value", "note")
+
+
+XNLI = {"task": "xnli", "metric": "accuracy", "languages": ["en", "de"]}
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -201,13 +219,25 @@ def test_average_over_all_languages_is_plain_and_over_fewer_is_starred(repositor
     assert "Mean over the 2 languages of this scale (en, de), not over those of the published average." in text
 
 
-def best_of(*summaries: tuple[str, Summary], partial: tuple[tuple[str, ...], ...] = ()) -> list[bool]:
+def best_of(
+    *summaries: tuple[str, Summary], partial: tuple[tuple[str, ...], ...] = (), metric: str = "accuracy"
+) -> list[bool]:
     rows = [
         Row(run, None, run, run, [Cell(summary=summary, partial=partial[i] if partial else ())])
         for i, (run, summary) in enumerate(summaries)
     ]
-    mark_best(Group("", [""], rows))
+    name = GAP if metric == GAP else AVERAGE
+    column = make_column({"task": "xnli", "metric": metric, "languages": ["en"]}, name, ["en"])
+    mark_best(Group("", [""], rows), [column])
     return [row.cells[0].best for row in rows]
+
+
+@pytest.mark.parametrize("metric", ["error-rate", "error-rate-by-layer", GAP])
+def test_where_less_is_better_the_lowest_is_bold(metric):
+    lead = [("a", Summary(60.0, 1.0, 3)), ("b", Summary(58.9, 1.0, 3))]
+    assert best_of(*lead, metric=metric) == [False, True]
+    assert best_of(*lead, ("c", Summary(57.95, 1.0, 3)), metric=metric) == [False, False, False]
+    assert best_of(("a", Summary(-3.0, 1.0, 3)), ("b", Summary(2.0, 1.0, 3)), metric=metric) == [True, False]
 
 
 def test_bold_only_when_the_lead_exceeds_the_noise():
@@ -297,7 +327,233 @@ def test_summary_takes_its_languages_from_the_scores(repository, scores):
     assert all(cell.summary and not cell.partial for row in table.rows for cell in row.cells)
     text = make_table.render_latex(table)
     assert "published" not in text.split(r"\midrule")[0].split(r"\toprule")[1]
-    assert "Avg of XNLI, UD-POS: mean over ar, de, en, es, fr, hi, ru, zh." in text
+    assert "Avg of XNLI, UD-POS: over ar, de, en, es, fr, hi, ru, zh." in text
+
+
+# --- gaps, averages over tasks, directions, one model for each language -----------------------------------------------
+
+
+def gap_spec(languages: list[str] | str = ("en", "de", "fr")) -> dict:
+    column = {"task": "xnli", "metric": "accuracy", "languages": list(languages), "show": ["en", AVERAGE, GAP]}
+    return small_spec(columns=[column | ({"languages": "scale"} if languages == "scale" else {})])
+
+
+def test_a_gap_is_taken_of_each_seed_and_then_over_seeds(repository, scores):
+    seeds = {1: (60.0, 40.0, 30.0), 2: (64.0, 48.0, 50.0), 3: (62.0, 36.0, 38.0)}  # gaps 25, 15, 25
+    write_pair(scores, "xlm-r", seeds, ("en", "de", "fr"))
+    for languages in (["en", "de", "fr"], "scale"):
+        table = build(gap_spec(languages), made_up.make_context(repository, scores))
+        cell = table.rows[0].cells[2]
+        assert cell.summary.mean == pytest.approx(65 / 3) and cell.summary.std == pytest.approx((100 / 3) ** 0.5)
+        assert cell.summary.n == 3 and not cell.partial
+        text = make_table.render_latex(table)
+        assert r"Gap $\downarrow$" in text and r"$\downarrow$: less is better." in text
+        assert "Gap: English minus the mean of the other languages." in text
+    assert table.chance[2] is None and table.chance[1] == pytest.approx(100 / 3)
+    assert "gap ↓" in make_table.render_markdown(table)
+
+
+def test_a_gap_over_fewer_languages_is_starred(repository, scores):
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0)})
+    table = build(gap_spec(), made_up.make_context(repository, scores))
+    assert table.rows[0].cells[2].summary.mean == 10.0 and table.rows[0].cells[2].partial == ("en", "de")
+    assert "Gap over the 2 languages of this scale (en, de), not over those of the published gap." in (
+        make_table.render_latex(table)
+    )
+
+
+@pytest.mark.parametrize("languages", [("en",), ("de", "fr")])
+def test_a_gap_needs_english_and_another_language(repository, scores, languages):
+    write_pair(scores, "xlm-r", {1: (60.0,) * len(languages)}, languages)
+    cell = build(gap_spec(), made_up.make_context(repository, scores)).rows[0].cells[2]
+    assert cell.summary is None
+    assert cell.reason == "the gap needs English and another language; scale mini lacks them"
+
+
+def test_seeds_that_share_no_language_have_no_average(repository, scores):
+    for seed, code in enumerate(("en", "de"), start=1):
+        write_pair(scores, "xlm-r", {seed: (60.0,)}, (code,))
+    cells = build(small_spec(), made_up.make_context(repository, scores)).rows[0].cells
+    assert [cell.summary and cell.summary.n for cell in cells] == [1, 1, None]
+    assert cells[2].reason == "no seed has a score of every language"
+
+
+# XTREME's scorer on its mock data: task -> metric -> values by language (evaluation protocol, expected numbers)
+MOCK = {
+    "paws-x": {"accuracy": [50, 40, 50, 60, 60, 60, 40]},
+    "xnli": {"accuracy": [30.666666666666668]},
+    "wikiann-ner": {"f1": [57.50793650793652]},
+    "ud-pos": {"f1": [70.21746048354693]},
+    "bucc": {"f1": [50, 50, 50, 70]},
+    "tatoeba": {"accuracy": [53.611111111111114]},
+    "xquad": {"f1": [79.9586776859504], "exact-match": [77.27272727272727]},
+    "mlqa": {"f1": [81.76870748299321], "exact-match": [57.142857142857146]},
+    "tydiqa-goldp": {"f1": [97.22222222222223], "exact-match": [88.88888888888889]},
+}
+MOCK_GROUPS = {
+    ("xnli", "paws-x"): 41.04761904761905,
+    ("ud-pos", "wikiann-ner"): 63.862698495741725,
+    ("xquad", "mlqa", "tydiqa-goldp"): 80.37568011593986,
+    ("bucc", "tatoeba"): 54.30555555555556,
+    tuple(MOCK): 62.17319850507246,
+}
+
+
+def xtreme_spec(tasks: Iterable[str], languages: Sequence[str] = ("en",)) -> dict:
+    columns = []
+    for task in tasks:
+        for metric in XTREME[task]:
+            column = {"task": task, "metric": metric, "languages": list(languages), "show": []}
+            columns.append(column | ({"direction": "en-xx"} if task == "tatoeba" else {}))
+    rows = [{"label": "ours", "run": "xlm-r"}, {"label": "other", "run": "xlm"}]
+    groups = [{"title": "Transfer", "setting": "cross-lingual-transfer", "rows": rows}]
+    averages = [{"xtreme": list(tasks), "heading": "XTREME"}]
+    spec = small_spec(columns=columns, averages=averages, groups=groups)
+    del spec["published"]
+    return spec
+
+
+def write_tasks(root: Path, run: str, values: dict[str, dict[str, list[float]]], seed: int = 1) -> list[str]:
+    """Score files of tasks; Tatoeba's number is its direction en-xx, the other direction is 40 points below."""
+    codes = [f"l{i}" for i in range(7)]
+    for task, by_metric in values.items():
+        entries = []
+        for metric, of_language in by_metric.items():
+            for code, value in zip(codes, of_language, strict=False):
+                if task == "tatoeba":
+                    entries.append(made_up.entry(code, value - 20, metric, 1.0, 7, "both"))
+                    for direction, one in (("en-xx", value), ("xx-en", value - 40)):
+                        entries.append(made_up.entry(code, one, f"{metric}-by-layer", 1.0, 7, direction))
+                else:
+                    entries.append(made_up.entry(code, value, metric))
+        made_up.write_score(root, run, task, "cross-lingual-transfer", seed, entries)
+    return codes
+
+
+def every_task(repository: Path, scores: Path) -> Context:
+    """A context in which each task of XTREME has the setting cross-lingual-transfer, with one seed."""
+    tasks = {task: frozenset({"cross-lingual-transfer", "translate-train"}) for task in XTREME}
+    expected = scores.glob("*/*/*/seed-*.json")
+    return dataclasses.replace(
+        made_up.make_context(repository, scores), tasks=tasks, expected=lambda _: sorted(expected)
+    )
+
+
+@pytest.mark.parametrize("tasks", MOCK_GROUPS, ids=len)
+def test_averages_over_tasks_are_those_of_xtremes_scorer(repository, scores, tasks):
+    languages = write_tasks(scores, "xlm-r", MOCK)
+    table = build(xtreme_spec(tasks, languages), every_task(repository, scores))
+    (cell,) = table.rows[0].cells
+    assert cell.summary.mean == pytest.approx(MOCK_GROUPS[tasks], abs=1e-12)
+    assert [column.heading for column in table.columns] == ["XTREME"]
+
+
+def test_an_average_over_tasks_is_taken_of_each_seed_and_only_from_all_tasks(repository, scores):
+    tasks = ("xnli", "mlqa")
+    for seed, (accuracy, f1, em) in {1: (60.0, 50.0, 30.0), 2: (62.0, 60.0, 40.0)}.items():
+        values = {"xnli": {"accuracy": [accuracy]}, "mlqa": {"f1": [f1], "exact-match": [em]}}
+        languages = write_tasks(scores, "xlm-r", values, seed)[:1]
+    write_tasks(scores, "xlm", {"xnli": {"accuracy": [60.0]}})
+    table = build(xtreme_spec(tasks, languages), every_task(repository, scores))
+    cell, other = (row.cells[0] for row in table.rows)
+    assert (cell.summary.mean, cell.summary.n) == (53.0, 2)  # 50 and 56
+    assert cell.summary.std == pytest.approx(18**0.5)
+    assert table.chance == [pytest.approx(100 / 3)]
+    assert other.summary is None
+    assert other.reason == (
+        "not every task of the average has a score: mlqa (no score file found; its jobs have not run)"
+    )
+    text = make_table.render_latex(table)
+    assert "XTREME: unweighted mean over 2 tasks of their averages over languages, of mlqa the mean of F1 and" in text
+    rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+    assert [(row["task"], row["metric"], row["mean"]) for row in rows] == [
+        ("xtreme-2", "average", "53.0000"),
+        ("xtreme-2", "average", ""),
+    ]
+
+
+def test_tasks_that_nothing_evaluates_are_named_once(repository, scores):
+    write_tasks(scores, "xlm-r", {"xnli": {"accuracy": [60.0]}})
+    spec = xtreme_spec(("xnli", "mlqa"))
+    context = dataclasses.replace(every_task(repository, scores), tasks={"xnli": frozenset({"cross-lingual-transfer"})})
+    assert build(spec, context).rows[0].cells[0].reason.count("task mlqa is not evaluated yet") == 1
+    spec["groups"][0]["rows"] = [{"label": "theirs", "published": "unicoder"}]
+    spec["published"] = "config/published/ernie-m/table-01.csv"
+    assert build(spec, context).rows[0].cells[0].reason == "published only: this row names no run"
+
+
+def test_the_direction_of_tatoeba_is_the_columns(repository, scores):
+    languages = write_tasks(scores, "xlm-r", {"tatoeba": {"accuracy": [70.0, 80.0]}})[:2]
+    spec = xtreme_spec(("tatoeba",), languages)
+    for direction, mean in (("en-xx", 75.0), ("xx-en", 35.0), ("both", 55.0)):
+        spec["columns"][0] |= {"direction": direction, "show": [AVERAGE]}
+        table = build(spec, every_task(repository, scores))
+        assert [cell.summary.mean for cell in table.rows[0].cells] == [mean, mean]
+        assert f"tatoeba: {make_table.DIRECTION_WORDS[direction]}." in make_table.render_latex(table)
+        direction_of = {row["task"]: row["direction"] for row in make_table.tidy_rows(table)}
+        assert direction_of == {"tatoeba": direction, "xtreme-1": ""}
+
+
+def test_a_mean_of_gaps_is_a_mean_of_columns(repository, scores):
+    for task, gap in (("xnli", 10.0), ("mlqa", 20.0)):
+        entries = [made_up.entry("en", 60.0, "f1"), made_up.entry("de", 60.0 - gap, "f1")]
+        made_up.write_score(scores, "xlm-r", task, "cross-lingual-transfer", 1, entries)
+    columns = [{"task": task, "metric": "f1", "languages": ["en", "de"], "show": [GAP]} for task in ("xnli", "mlqa")]
+    averages = [{"tasks": ["xnli", "mlqa"], "of": GAP, "heading": "Average"}]
+    table = build(small_spec(columns=columns, averages=averages), every_task(repository, scores))
+    assert [cell.summary.mean for cell in table.rows[0].cells] == [10.0, 20.0, 15.0]
+    assert all(column.less_is_better for column in table.columns)
+
+
+def test_names_of_settings_with_a_model_for_each_language():
+    known = {"translate-train", "translate-train-all"}
+    assert split_setting("translate-train-de", known) == ("translate-train", "de")
+    assert split_setting("translate-train-all", known) == ("translate-train-all", None)
+    assert split_setting("translate-train", known) == ("translate-train", None)
+    assert split_setting("cross-lingual-transfer", known) == ("cross-lingual-transfer", None)
+
+
+def test_a_row_shows_the_model_of_each_language(repository, scores):
+    for code, values in {"en": (60.0, 64.0), "de": (50.0, 52.0)}.items():
+        for seed, value in enumerate(values, start=1):
+            entries = [made_up.entry(code, value)]
+            made_up.write_score(scores, "xlm-r", "xnli", f"translate-train-{code}", seed, entries)
+    made_up.write_score(scores, "xlm-r", "xnli", "translate-train", 1, [made_up.entry("fr", 1.0)])
+    (scores / "xlm-r/xnli/translate-train/seed-1.json").unlink()
+    spec = small_spec()
+    spec["groups"][0] |= {"setting": "translate-train", "published_setting": "cross-lingual-transfer"}
+    spec["columns"][0]["languages"] = ["en", "de", "fr"]
+    table = build(spec, every_task(repository, scores))
+    english, german, french, average = table.rows[0].cells
+    assert (english.summary.mean, german.summary.mean) == (62.0, 51.0)
+    assert french.reason == "language not evaluated at scale mini"
+    assert average.summary.mean == 56.5 and average.partial == ("en", "de")
+    assert average.summary.std == pytest.approx(4.5**0.5)  # of 55 and 58
+    spec["columns"][0]["languages"] = "scale"
+    assert [column.language for column in build(spec, every_task(repository, scores)).columns] == ["de", "en", AVERAGE]
+
+
+def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository, scores):
+    def titles(widths: Sequence[int]) -> list[list[str]]:
+        codes = [f"l{i}" for i in range(max(widths))]
+        columns = [
+            {"task": "xnli", "metric": "accuracy", "languages": codes[:width], "heading": f"T{i}"}
+            for i, width in enumerate(widths)
+        ]
+        table = build(small_spec(columns=columns), made_up.make_context(repository, scores))
+        panels = make_table.panels_of(table)
+        assert [column for panel in panels for column in panel.columns] == table.columns
+        for panel in panels:
+            assert all(len(row.cells) == len(panel.columns) == len(panel.chance) for row in panel.rows)
+        return [[f"{span[0].heading}x{len(span)}" for span in make_table.spans_of(panel.columns)] for panel in panels]
+
+    assert titles([16]) == [["T0x16"]]
+    assert titles([12, 12]) == [["T0x12"], ["T1x12"]]
+    assert titles([40]) == [["T0x13"], ["T0x13"], ["T0x14"]]
+    assert titles([6, 6, 6, 6]) == [["T0x6", "T1x6"], ["T2x6", "T3x6"]]
+    spec = small_spec(columns=[{"task": "xnli", "metric": "accuracy", "languages": [f"l{i}" for i in range(20)]}])
+    text = make_table.render_latex(build(spec, made_up.make_context(repository, scores)))
+    assert text.count(r"\begin{longtable}") == 2 and text.count(r"\caption") == 1 and text.count(r"\label") == 1
 
 
 # --- formats, bytes, errors -----------------------------------------------------------------------------------------
@@ -353,6 +609,22 @@ def test_latex_specials_are_escaped_and_other_scripts_refused():
         ({"columns": [{"task": "xnli", "metric": "accuracy", "languages": ["en", "en"]}]}, "stands twice"),
         ({"columns": [{"task": "xnli", "languages": ["en"]}]}, "columns entry 1: key 'metric' is missing"),
         ({"groups": [{"title": "t", "setting": "s", "rows": [{"label": "x"}]}]}, "rows entry 1 .* needs 'published'"),
+        ({"columns": [XNLI | {"direction": "de-en"}]}, "columns entry 1, key 'direction': 'de-en' is none of"),
+        ({"columns": [XNLI | {"languages": ["de", "fr"], "show": [GAP]}]}, "'gap' needs 'en' among the languages"),
+        ({"columns": [XNLI | {"metric": "error-rate", "show": [GAP]}]}, "of metrics where more is better"),
+        ({"averages": [{"heading": "A"}]}, "averages entry 1: needs one of 'xtreme'"),
+        ({"averages": [{"heading": "A", "tasks": ["xnli"], "of": "en"}]}, "key 'of': 'en' is neither"),
+        ({"averages": [{"heading": "A", "tasks": ["mlqa"]}]}, "key 'tasks': no column of mlqa"),
+        ({"averages": [{"heading": "A", "xtreme": ["conll-ner"]}]}, "'conll-ner' is no task of it"),
+        (
+            {"averages": [{"heading": "A", "xtreme": ["mlqa"]}]},
+            "mlqa counts with one column of each of f1, exa",
+        ),
+        ({"columns": [XNLI, XNLI], "averages": [{"heading": "A", "xtreme": ["xnli"]}]}, "has accuracy, accuracy"),
+        (
+            {"columns": [XNLI | {"task": "tatoeba"}], "averages": [{"heading": "A", "xtreme": ["tatoeba"]}]},
+            "column of tatoeba needs a 'direction'",
+        ),
     ],
 )
 def test_a_wrong_spec_is_refused_with_file_and_key(tmp_path, change, message):

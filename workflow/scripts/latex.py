@@ -32,6 +32,7 @@ SPECIALS = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
+    "↓": r"$\downarrow$",
     "α": r"$\alpha$",
     "\n": " ",
     "\t": " ",

@@ -15,6 +15,7 @@ from errors import UserError, run_main
 from scores import group_paths
 from tables import (
     AVERAGE,
+    GAP,
     Context,
     Table,
     add_context_arguments,
@@ -82,7 +83,8 @@ def missing_cells(table: Table) -> list[tuple[str, str, str, str]]:
                 elif cell.partial:
                     left_out = [code for code in column.languages if code not in cell.partial]
                     reason = f"mean without {', '.join(left_out)}: not evaluated at scale {table.context.scale}"
-                    if not set(left_out) <= {c.language for c in table.columns}:  # else they are listed themselves
+                    shown = {c.language for c in table.columns if (c.task, c.metric) == (column.task, column.metric)}
+                    if left_out and not set(left_out) <= shown:  # else they are listed themselves
                         by_reason.setdefault(reason, []).append(name)
             for reason, cells in by_reason.items():
                 whole = len(cells) == len(table.columns) and len(cells) > 1
@@ -167,7 +169,7 @@ def language_legend(context: Context, tables: Iterable[tuple[dict, Table]]) -> s
     """`ar Arabic, bg Bulgarian, ...` of every code that a table shows."""
     names = {row["code"]: row["name"] for row in read_rows(context.root / "config/languages.tsv", "\t")}
     used = {code for _, table in tables for column in table.columns for code in (*column.languages, column.language)}
-    used.discard(AVERAGE)
+    used -= {AVERAGE, GAP}
     for code in sorted(used - set(names)):
         raise UserError(f"config/languages.tsv: no line for language {code!r}, which a table shows; add one")
     return ", ".join(rf"\texttt{{{code}}}~{latex.escape(names[code])}" for code in sorted(used))

@@ -7,7 +7,9 @@ wide tables give each model a published line and, below it, a shaded reproduced 
 import argparse
 import csv
 import io
+import math
 import string
+from dataclasses import replace
 from pathlib import Path
 
 import latex
@@ -16,6 +18,7 @@ from errors import run_main
 from scores import Summary
 from tables import (
     AVERAGE,
+    GAP,
     Cell,
     Column,
     Group,
@@ -34,6 +37,8 @@ from tables import (
 MISSING = "--"
 SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
 PORTRAIT_COLUMNS = 10  # up to here it stands upright
+OURS_PORTRAIT_COLUMNS = 6  # the same where rows have one line, with label and run
+PANEL_COLUMNS = 16  # up to here it is one table; beyond, its columns stand in several below one another
 OURS_ONLY = "Parallax only: the paper has no such row"
 
 
@@ -114,12 +119,49 @@ def needs_separator(group: Group, index: int) -> bool:
     return row.model is None and index > 0 and group.rows[index - 1].model is not None
 
 
+def plain_heading(column: Column) -> str:
+    """A code, `Avg` or `Gap ↓`: the arrow says that less is better."""
+    words = {AVERAGE: "Avg", GAP: "Gap"}.get(column.language, column.language)
+    return f"{words} ↓" if column.less_is_better else words
+
+
 def heading(column: Column) -> str:
-    return "Avg" if column.language == AVERAGE else latex.escape(column.language)
+    return latex.escape(plain_heading(column))
 
 
 def column_title(column: Column) -> str:
     return latex.escape(column.heading or column.task)
+
+
+def spans_of(columns: list[Column]) -> list[list[Column]]:
+    """Neighbours that share a title: XNLI over en, Avg."""
+    spans: list[list[Column]] = []
+    for column in columns:
+        if spans and (spans[-1][0].task, spans[-1][0].heading) == (column.task, column.heading):
+            spans[-1].append(column)
+        else:
+            spans.append([column])
+    return spans
+
+
+def only_averages(spans: list[list[Column]]) -> bool:
+    """Is every column the average (or the gap) of another task, so that the titles say everything?"""
+    return all(len(span) == 1 and span[0].is_derived for span in spans) and (
+        len({span[0].language for span in spans}) == 1
+    )
+
+
+def title_row(spans: list[list[Column]], parts: int, before: int, alone: bool) -> tuple[str, str]:
+    """Titles over their columns, each `parts` wide, with a rule below; `before` columns on the left have none.
+    `alone`: no heading stands below them that could say where less is better."""
+    titles, rules, start = [""] * before, [], before + 1
+    for span in spans:
+        size = parts * len(span)
+        title = column_title(span[0]) + (latex.escape(" ↓") if alone and span[0].less_is_better else "")
+        titles.append(rf"\multicolumn{{{size}}}{{{'c' if size > 1 else 'l'}}}{{{title}}}")
+        rules.append(rf"\cmidrule(lr){{{start}-{start + size - 1}}}")
+        start += size
+    return " & ".join(titles) + r" \\", "".join(rules)
 
 
 def chance_words(value: float | None) -> str:
@@ -129,7 +171,12 @@ def chance_words(value: float | None) -> str:
 def lines_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
     """Column format, header and body of a table with two lines per model."""
     width = len(table.columns) + 1
+    spans = spans_of(table.columns)
     header = " & ".join(["Model", *(heading(column) for column in table.columns)]) + r" \\"
+    if only_averages(spans) and len(spans) > 1:
+        header = "Model" + title_row(spans, 1, 1, alone=True)[0]
+    elif len(spans) > 1:
+        header = "\n".join(["".join(title_row(spans, 1, 1, alone=False)), header])
     body = []
     for position, group in enumerate(table.groups):
         if position:
@@ -161,27 +208,13 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
     parts = 2 if table.has_published else 1
     columns = table.columns
     width = 2 + parts * len(columns)
-    # neighbours of the same task share a title: XNLI over en, Avg
-    spans: list[list[Column]] = []
-    for column in columns:
-        if spans and (spans[-1][0].task, spans[-1][0].heading) == (column.task, column.heading):
-            spans[-1].append(column)
-        else:
-            spans.append([column])
-    titles, rules, start = ["", ""], [], 3
-    for span in spans:
-        size = parts * len(span)
-        titles.append(rf"\multicolumn{{{size}}}{{c}}{{{column_title(span[0])}}}")
-        rules.append(rf"\cmidrule(lr){{{start}-{start + size - 1}}}")
-        start += size
+    spans = spans_of(columns)
+    alone = parts == 2 and only_averages(spans)
     second = ["Model", "Run"]
     for column in columns:
-        own = "" if all(len(span) == 1 and span[0].language == AVERAGE for span in spans) else heading(column)
-        if parts == 2:
-            second += [f"{own} published".strip(), f"{own} Parallax".strip()]
-        else:
-            second.append(own or "Avg")
-    header = " & ".join(titles) + r" \\" + "".join(rules) + "\n" + " & ".join(second) + r" \\"
+        own = "" if alone else heading(column)
+        second += [f"{own} published".strip(), f"{own} Parallax".strip()] if parts == 2 else [own]
+    header = "".join(title_row(spans, parts, 2, alone)) + "\n" + " & ".join(second) + r" \\"
     body = []
     for position, group in enumerate(table.groups):
         if position:
@@ -207,29 +240,106 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
     return rf"ll*{{{width - 2}}}{{l}}", header, body
 
 
+def partial_words(column: Column, partial: tuple[str, ...]) -> str:
+    if column.parts:
+        return "Mean over the tasks, each over the languages of this scale, not over those of the published average."
+    what = "Gap" if column.language == GAP else "Mean"
+    return (
+        f"{what} over the {len(partial)} languages of this scale ({', '.join(partial)}), "
+        f"not over those of the published {'gap' if column.language == GAP else 'average'}."
+    )
+
+
 def language_notes(table: Table) -> list[str]:
     """Over which languages the averages of this scale are taken."""
+    of_words: dict[str, list[str]] = {}
+    for index, column in enumerate(table.columns):
+        for partial in sorted({row.cells[index].partial for row in table.rows if row.cells[index].partial}):
+            titles = of_words.setdefault(partial_words(column, partial), [])
+            titles += [column_title(column)] if column_title(column) not in titles else []
     notes = []
-    for partial in sorted({cell.partial for row in table.rows for cell in row.cells if cell.partial}):
-        notes.append(
-            rf"\textsuperscript{{$\ast$}} Mean over the {len(partial)} languages of this scale "
-            rf"({latex.escape(', '.join(partial))}), not over those of the published average."
-        )
+    for words, titles in of_words.items():
+        named = f"{', '.join(titles)}: " if len(of_words) > 1 else ""
+        notes.append(rf"\textsuperscript{{$\ast$}} {named}{latex.escape(words)}")
     by_languages: dict[tuple[str, ...], list[str]] = {}
     for column in table.columns:
-        if column.of_scale and column.language == AVERAGE:
-            by_languages.setdefault(column.languages, []).append(column_title(column))
+        if column.of_scale and column.is_derived:
+            titles = by_languages.setdefault(column.languages, [])
+            titles += [column_title(column)] if column_title(column) not in titles else []
+    averages = {column.language for column in table.columns if column.of_scale}
+    what = " and ".join(name for key, name in ((AVERAGE, "Avg"), (GAP, "Gap")) if key in averages)
     for languages, titles in by_languages.items():
-        notes.append(rf"Avg of {', '.join(titles)}: mean over {latex.escape(', '.join(languages))}.")
+        notes.append(rf"{what} of {', '.join(titles)}: over {latex.escape(', '.join(languages))}.")
     return notes
+
+
+def meaning_notes(table: Table) -> list[str]:
+    """What the derived columns are, and where less is better."""
+    notes = []
+    if any(column.language == GAP for column in table.columns):
+        notes.append("Gap: English minus the mean of the other languages.")
+    for column in table.columns:
+        if not column.parts:
+            continue
+        of = "gaps" if column.language == GAP else "averages over languages"
+        words = f"{column.heading}: unweighted mean over {len(column.parts)} tasks of their {of}"
+        if doubled := [parts[0].task for parts in column.parts if len(parts) > 1]:
+            words += f", of {', '.join(doubled)} the mean of F1 and exact match"
+        notes.append(f"{words}; only where every task has a score.")
+    directions = {column.direction: column_title(column) for column in table.columns if column.direction}
+    for part in (part for column in table.columns for parts in column.parts for part in parts):
+        if part.direction:
+            directions.setdefault(part.direction, column_title(part))
+    notes += [f"{title}: {DIRECTION_WORDS[direction]}." for direction, title in directions.items()]
+    if any(column.less_is_better for column in table.columns):
+        notes.append("↓: less is better.")
+    return [latex.escape(words) for words in notes]
+
+
+DIRECTION_WORDS = {
+    "en-xx": "English sentences look for those of the other language",
+    "xx-en": "sentences of the other language look for English ones",
+    "both": "mean of both directions",
+}
+
+
+def panels_of(table: Table) -> list[Table]:
+    """A table that is too wide for a page as several of some of its columns, cut between tasks where that suffices."""
+    if len(table.columns) <= PANEL_COLUMNS:
+        return [table]
+    cuts, start = [], 0
+    for span in spans_of(table.columns):
+        pieces = math.ceil(len(span) / PANEL_COLUMNS)
+        for piece in range(pieces):
+            begin = start + len(span) * piece // pieces
+            end = start + len(span) * (piece + 1) // pieces
+            if cuts and pieces == 1 and end - cuts[-1][0] <= PANEL_COLUMNS:
+                cuts[-1] = (cuts[-1][0], end)
+            else:
+                cuts.append((begin, end))
+        start += len(span)
+    return [columns_of(table, begin, end) for begin, end in cuts]
+
+
+def columns_of(table: Table, begin: int, end: int) -> Table:
+    groups = [
+        Group(
+            group.title,
+            group.settings[begin:end],
+            [replace(row, cells=row.cells[begin:end]) for row in group.rows],
+        )
+        for group in table.groups
+    ]
+    return replace(table, columns=table.columns[begin:end], chance=table.chance[begin:end], groups=groups)
 
 
 def render_latex(table: Table) -> str:
     """One table with its caption and notes; the same table gives the same bytes."""
     context, spec, notes = table.context, table.spec, Notes()
     side = not table.has_published or len(table.columns) <= SIDE_BY_SIDE_COLUMNS
-    layout, header, body = (side_layout if side else lines_layout)(table, notes)
-    landscape = not side and len(table.columns) > PORTRAIT_COLUMNS
+    panels = panels_of(table)
+    upright = PORTRAIT_COLUMNS if table.has_published else OURS_PORTRAIT_COLUMNS
+    landscape = max(len(panel.columns) for panel in panels) > upright
     size = r"\small" if side else r"\scriptsize"
     name = item_name(spec, context)
     caption = [
@@ -237,6 +347,29 @@ def render_latex(table: Table) -> str:
         latex.escape(scale_words(context)),
         latex.escape(seed_words(n for row in table.rows for n in row.seeds)),
     ]
+    tables = []
+    for number, panel in enumerate(panels):
+        layout, header, body = (side_layout if side else lines_layout)(panel, notes)
+        width = len(panel.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
+        again = rf"\multicolumn{{{width}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\"
+        title = rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\" if number == 0 else again
+        tables += [
+            rf"\begin{{longtable}}{{{layout}}}",
+            title,
+            r"\toprule",
+            header,
+            r"\midrule",
+            r"\endfirsthead",
+            again,
+            r"\toprule",
+            header,
+            r"\midrule",
+            r"\endhead",
+            r"\bottomrule",
+            r"\endlastfoot",
+            *body,
+            r"\end{longtable}",
+        ]
     below = []
     if table.has_published and not side:
         below.append(r"Plain lines: published. Shaded lines: reproduced, with the name of the run.")
@@ -245,12 +378,12 @@ def render_latex(table: Table) -> str:
             "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation."
         )
     below.append(rf"{MISSING}: no number; the appendix says why." if any_missing(table) else "")
+    below += meaning_notes(table)
     below += language_notes(table)
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
     separation = "4pt" if side else "2.4pt"
-    columns = len(table.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
     lines = [
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
@@ -258,21 +391,7 @@ def render_latex(table: Table) -> str:
         r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi",
         rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
         r"\setlength{\LTcapwidth}{\linewidth}",
-        rf"\begin{{longtable}}{{{layout}}}",
-        rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\",
-        r"\toprule",
-        header,
-        r"\midrule",
-        r"\endfirsthead",
-        rf"\multicolumn{{{columns}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\",
-        r"\toprule",
-        header,
-        r"\midrule",
-        r"\endhead",
-        r"\bottomrule",
-        r"\endlastfoot",
-        *body,
-        r"\end{longtable}",
+        *tables,
         r"\vspace{-1.2ex}\noindent\begin{minipage}{\linewidth}\footnotesize\raggedright",
         *(text + r"\par" for text in below if text),
         r"\end{minipage}\par",
@@ -321,7 +440,8 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                         "n": str(summary.n) if summary else "",
                         "difference": f"{summary.mean - float(cell.published):.4f}" if comparable else "",
                         "chance": "" if chance is None else f"{chance:.4f}",
-                        "averaged": " ".join(cell.partial or column.languages) if column.language == AVERAGE else "",
+                        "averaged": " ".join(cell.partial or column.languages) if column.is_derived else "",
+                        "direction": column.direction or "",
                         "reason": cell.reason or "",
                     }
                 )
@@ -350,8 +470,7 @@ def render_markdown(table: Table) -> str:
         return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
 
     titles = [
-        f"{column.heading} {'avg' if column.language == AVERAGE else column.language}".strip()
-        for column in table.columns
+        f"{column.heading} {column.language}{' ↓' if column.less_is_better else ''}".strip() for column in table.columns
     ]
     words = [f"**{item_name(table.spec, table.context)}.** {table.spec['title']}.", scale_words(table.context)]
     lines = [" ".join(words), "", line(["model", "source", *titles]), line(["---"] * (2 + len(titles)))]

@@ -18,6 +18,8 @@ SEED_FILE = re.compile(r"seed-(\d+)\.json")
 NAMED_BY_PATH = ("run", "task", "setting", "seed")
 REQUIRED = (*NAMED_BY_PATH, "scale", "task_version", "run_hash", "scores")
 REQUIRED_IN_SCORE = ("language", "metric", "value", "n")
+ENGLISH = "en"
+BOTH = "both"  # the direction of a headline that is the mean of two
 
 Key = tuple[str, str, str]  # run, task, setting
 
@@ -144,18 +146,39 @@ def read_score_file(path: Path, scale: str | None = None) -> list[Score]:
 
 @dataclass(frozen=True)
 class Results:
-    """The scores of one run x task x setting: seed -> its numbers. Absent seeds are absent, never zero."""
+    """The scores of one run x task x setting: seed -> its numbers. Absent seeds are absent, never zero.
+
+    What is derived (a direction, an average, a gap) is taken seed by seed from unrounded values; deviations come last.
+    """
 
     by_seed: Mapping[int, list[Score]]
     expected_seeds: tuple[int, ...]
 
-    def values(self, language: str, metric: str) -> dict[int, float]:
-        """Seed -> the headline value of a language (for retrieval: the task's layer, mean of both directions)."""
+    def values(self, language: str, metric: str, direction: str | None = None) -> dict[int, float]:
+        """Seed -> the value of a language: the headline (for retrieval: the task's layer, mean of both directions), or
+        that of one direction, en-xx or xx-en, at the same layer."""
+        headlines = self.headlines(language, metric)
+        if direction in (None, BOTH):
+            return {seed: one.value for seed, one in headlines.items()}
+        found = {}
+        for seed, one in headlines.items():
+            wanted = (language, f"{metric}-by-layer", one.layer, direction)
+            values = [s.value for s in self.by_seed[seed] if (s.language, s.metric, s.layer, s.direction) == wanted]
+            if not values:
+                raise UserError(
+                    f"scores of {one.run} {one.task} {one.setting} seed {seed}: no {metric} of direction {direction} "
+                    f"for {language} at layer {one.layer}; score again"
+                )
+            found[seed] = values[0]
+        return found
+
+    def headlines(self, language: str, metric: str) -> dict[int, Score]:
+        """Seed -> the one score of a language and metric that stands for the task."""
         found = {}
         for seed, scores in self.by_seed.items():
             rows = [s for s in scores if s.language == language and s.metric == metric]
             if len(rows) > 1:
-                rows = [s for s in rows if s.direction == "both"] or rows
+                rows = [s for s in rows if s.direction == BOTH] or rows
             if len(rows) > 1:
                 one = rows[0]
                 raise UserError(
@@ -163,7 +186,7 @@ class Results:
                     f"{language}; expected one, or one with direction 'both'"
                 )
             if rows:
-                found[seed] = rows[0].value
+                found[seed] = rows[0]
         return found
 
     def languages(self, metric: str) -> list[str]:
@@ -193,7 +216,7 @@ class Results:
                         f"{', '.join(sorted(set(languages) - set(of_language)))} are missing; score again"
                     )
                 means = [
-                    values["both"] if "both" in values else statistics.fmean(values[d] for d in sorted(values, key=str))
+                    values[BOTH] if BOTH in values else statistics.fmean(values[d] for d in sorted(values, key=str))
                     for _, values in sorted(of_language.items())
                 ]
                 table.setdefault(layer, {})[seed] = statistics.fmean(means)
@@ -203,26 +226,53 @@ class Results:
         values = self.values(language, metric)
         return summarise(values.values()) if values else None
 
-    def average(self, languages: Iterable[str], metric: str) -> Summary | None:
-        """Unweighted mean over languages of unrounded values, for each seed; then mean and deviation over seeds."""
-        columns = [self.values(language, metric) for language in languages]
-        if not columns or not all(columns):
-            return None
-        seeds = sorted(set.intersection(*(set(column) for column in columns)))
-        return summarise(statistics.fmean(column[seed] for column in columns) for seed in seeds) if seeds else None
+    def average_values(self, languages: Iterable[str], metric: str, direction: str | None = None) -> dict[int, float]:
+        """Seed -> the unweighted mean over languages, for the seeds that hold them all."""
+        columns = [self.values(language, metric, direction) for language in languages]
+        seeds = set.intersection(*(set(column) for column in columns)) if columns else set()
+        return {seed: statistics.fmean(column[seed] for column in columns) for seed in sorted(seeds)}
+
+    def gap_values(self, languages: Iterable[str], metric: str) -> dict[int, float]:
+        """Seed -> English minus the mean of the other languages; empty without English or without another language."""
+        others = self.average_values([code for code in languages if code != ENGLISH], metric)
+        english = self.values(ENGLISH, metric)
+        return {seed: english[seed] - mean for seed, mean in others.items() if seed in english}
 
 
 def load_results(paths: Mapping[int, Path], scale: str) -> Results:
     """Read the score files of one run x task x setting (seed -> path); files that do not exist are missing seeds."""
     by_seed = {seed: read_score_file(paths[seed], scale) for seed in sorted(paths) if paths[seed].exists()}
-    for what in ("run_hash", "task_version"):
-        values = {seed: getattr(scores[0], what) for seed, scores in by_seed.items()}
-        if len(set(values.values())) > 1:
-            listed = ", ".join(f"{paths[seed]}: {value}" for seed, value in values.items())
-            raise UserError(
-                f"seeds with different {what} cannot be averaged ({listed}); delete the older files and score again"
-            )
+    check_agreement({paths[seed]: scores[0] for seed, scores in by_seed.items()}, "seeds")
     return Results(by_seed, tuple(sorted(paths)))
+
+
+def load_parts(parts: Mapping[str, Mapping[int, Path]], scale: str) -> Results:
+    """One result of a setting that trains a model for each language: language -> seed -> path."""
+    by_seed: dict[int, list[Score]] = {}
+    firsts = {}
+    for language, paths in sorted(parts.items()):
+        for seed, scores in load_results(paths, scale).by_seed.items():
+            if foreign := sorted({score.language for score in scores} - {language}):
+                raise UserError(
+                    f"{paths[seed]}: the model of {language} has scores of {', '.join(foreign)}; "
+                    "delete it and score again"
+                )
+            by_seed.setdefault(seed, []).extend(scores)
+            firsts[paths[seed]] = scores[0]
+    check_agreement(firsts, "languages")
+    expected = {seed for paths in parts.values() for seed in paths}
+    return Results(dict(sorted(by_seed.items())), tuple(sorted(expected)))
+
+
+def check_agreement(firsts: Mapping[Path, Score], what: str) -> None:
+    """Files (path -> one of its scores) that stand behind one number are of one run and one version of the task."""
+    for key in ("run_hash", "task_version"):
+        values = {path: getattr(score, key) for path, score in firsts.items()}
+        if len(set(values.values())) > 1:
+            listed = ", ".join(f"{path}: {value}" for path, value in values.items())
+            raise UserError(
+                f"{what} with different {key} cannot be averaged ({listed}); delete the older files and score again"
+            )
 
 
 def group_paths(paths: Iterable[str | Path]) -> dict[Key, dict[int, Path]]:

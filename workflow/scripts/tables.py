@@ -15,13 +15,29 @@ from pathlib import Path
 import yaml
 
 from errors import UserError
-from scores import Key, Results, Summary, group_paths, load_results, pooled_std
+from scores import BOTH, ENGLISH, Key, Results, Summary, group_paths, load_parts, load_results, pooled_std, summarise
 
 AVERAGE = "avg"
+GAP = "gap"  # English minus the mean of the other languages
 SCALE_LANGUAGES = "scale"
 PUBLISHED_ERROR = "error of the publication"
 
-SPEC_KEYS = {"paper", "item", "title", "published", "columns", "groups", "notes"}
+DIRECTIONS = ("en-xx", "xx-en", BOTH)
+LESS_IS_BETTER = {"error-rate"}
+# What each task counts with in the average of XTREME: one number, or the mean of two.
+XTREME = {
+    "xnli": ["accuracy"],
+    "paws-x": ["accuracy"],
+    "ud-pos": ["f1"],
+    "wikiann-ner": ["f1"],
+    "xquad": ["f1", "exact-match"],
+    "mlqa": ["f1", "exact-match"],
+    "tydiqa-goldp": ["f1", "exact-match"],
+    "bucc": ["f1"],
+    "tatoeba": ["accuracy"],  # of the direction en-xx
+}
+
+SPEC_KEYS = {"paper", "item", "title", "published", "columns", "averages", "groups", "notes"}
 COLUMN_KEYS = {
     "task",
     "published_task",
@@ -29,10 +45,13 @@ COLUMN_KEYS = {
     "published_metric",
     "setting",
     "languages",
+    "published_languages",
+    "direction",
     "average",
     "show",
     "heading",
 }
+AVERAGE_KEYS = {"xtreme", "tasks", "of", "heading", "published_task", "published_metric"}
 MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
 GROUP_KEYS = {"title", "setting", "published_setting", "rows"}
 ROW_KEYS = {"label", "published", "published_note", "run"}
@@ -41,6 +60,7 @@ REQUIRED = {
     "spec of masks": {"paper", "item", "title", "masks"},
     "panel": {"title", "rule", "documents"},
     "column": {"task", "metric", "languages"},
+    "average": {"heading"},
     "group": {"title", "rows"},
     "row": {"label"},
 }
@@ -72,19 +92,32 @@ class Column:
     task: str
     metric: str
     setting: str | None
-    language: str  # a code, or AVERAGE
-    languages: tuple[str, ...]  # of the average
+    language: str  # a code, AVERAGE or GAP
+    languages: tuple[str, ...]  # of the average or the gap
     heading: str
     published_task: str
     published_metric: str
-    of_scale: bool
+    published_language: str
+    of_scale: bool = False
+    direction: str | None = None  # of retrieval; None: the task's headline
+    parts: tuple[tuple["Column", ...], ...] = ()  # of an average over tasks: for each task the columns that count
+
+    @property
+    def is_derived(self) -> bool:
+        """Does it stand for several languages?"""
+        return self.language in (AVERAGE, GAP)
+
+    @property
+    def less_is_better(self) -> bool:
+        return self.language == GAP or self.metric.removesuffix("-by-layer") in LESS_IS_BETTER
 
 
 @dataclass
 class Cell:
     published: str | None = None
-    summary: Summary | None = None
-    partial: tuple[str, ...] = ()  # an average over these languages only
+    values: dict[int, float] = field(default_factory=dict)  # seed -> reproduced number
+    summary: Summary | None = None  # of them
+    partial: tuple[str, ...] = ()  # an average or a gap over these languages only
     reason: str | None = None  # why there is no reproduced number
     best: bool = False
 
@@ -180,18 +213,9 @@ def load_spec(path: str | Path) -> dict:
     if not spec["columns"] or not spec["groups"]:
         raise UserError(f"{path}: 'columns' and 'groups' each need at least one entry")
     for i, column in enumerate(spec["columns"], start=1):
-        where = f"{path}, columns entry {i}"
-        check_keys(where, column, "column", COLUMN_KEYS)
-        languages = column["languages"]
-        if languages != SCALE_LANGUAGES and not (
-            isinstance(languages, list) and languages and all(isinstance(code, str) for code in languages)
-        ):
-            raise UserError(
-                f"{where}, key 'languages': expected a list of codes (quote 'no': YAML reads it as false) or "
-                f"{SCALE_LANGUAGES!r}, not {languages!r}"
-            )
-        if languages != SCALE_LANGUAGES and len(set(languages)) != len(languages):
-            raise UserError(f"{where}, key 'languages': a language stands twice")
+        check_column(f"{path}, columns entry {i}", column)
+    for i, average in enumerate(spec.get("averages", []), start=1):
+        check_average(f"{path}, averages entry {i}", average, spec["columns"])
     for i, group in enumerate(spec["groups"], start=1):
         check_keys(f"{path}, groups entry {i}", group, "group", GROUP_KEYS)
         for j, row in enumerate(group["rows"], start=1):
@@ -202,6 +226,52 @@ def load_spec(path: str | Path) -> dict:
             if "published" in row and "published" not in spec:
                 raise UserError(f"{where} ({row['label']}): the spec names no file of published numbers")
     return spec
+
+
+def check_column(where: str, column: dict) -> None:
+    check_keys(where, column, "column", COLUMN_KEYS)
+    languages = column["languages"]
+    if languages != SCALE_LANGUAGES and not (
+        isinstance(languages, list) and languages and all(isinstance(code, str) for code in languages)
+    ):
+        raise UserError(
+            f"{where}, key 'languages': expected a list of codes (quote 'no': YAML reads it as false) or "
+            f"{SCALE_LANGUAGES!r}, not {languages!r}"
+        )
+    if languages != SCALE_LANGUAGES and len(set(languages)) != len(languages):
+        raise UserError(f"{where}, key 'languages': a language stands twice")
+    if column.get("direction", BOTH) not in DIRECTIONS:
+        raise UserError(f"{where}, key 'direction': {column['direction']!r} is none of {', '.join(DIRECTIONS)}")
+    if GAP in column.get("show", []):
+        if languages != SCALE_LANGUAGES and ENGLISH not in languages:
+            raise UserError(f"{where}, key 'show': {GAP!r} needs {ENGLISH!r} among the languages")
+        if column["metric"] in LESS_IS_BETTER:
+            raise UserError(f"{where}, key 'show': {GAP!r} is of metrics where more is better, not {column['metric']}")
+
+
+def check_average(where: str, average: dict, columns: list[dict]) -> None:
+    """An average over tasks is over columns of its table: their languages and settings are its own."""
+    check_keys(where, average, "average", AVERAGE_KEYS)
+    if ("xtreme" in average) == ("tasks" in average):
+        raise UserError(f"{where}: needs one of 'xtreme' (as XTREME counts) and 'tasks' (the mean of their columns)")
+    if average.get("of", AVERAGE) not in (AVERAGE, GAP):
+        raise UserError(f"{where}, key 'of': {average['of']!r} is neither {AVERAGE!r} nor {GAP!r}")
+    for task in average.get("tasks", []):
+        if not any(column["task"] == task for column in columns):
+            raise UserError(f"{where}, key 'tasks': no column of {task}; add one (with 'show: []' it stays hidden)")
+    for task in average.get("xtreme", []):
+        if task not in XTREME:
+            raise UserError(f"{where}, key 'xtreme': {task!r} is no task of it; known: {', '.join(XTREME)}")
+        found = sorted(column["metric"] for column in columns if column["task"] == task)
+        if found != sorted(XTREME[task]):
+            raise UserError(
+                f"{where}, key 'xtreme': {task} counts with one column of each of {', '.join(XTREME[task])}, the table "
+                f"has {', '.join(found) or 'none'} (with 'show: []' a column stays hidden)"
+            )
+        if task == "tatoeba" and not any(column["task"] == task and "direction" in column for column in columns):
+            raise UserError(
+                f"{where}, key 'xtreme': the column of tatoeba needs a 'direction': en-xx is XTREME's, 'both' the mean"
+            )
 
 
 class PublishedNumbers:
@@ -229,7 +299,7 @@ class PublishedNumbers:
         rows = self.of_model(setting, model, note)
         values = []
         for column in columns:
-            wanted = (column.published_task, column.published_metric, column.language)
+            wanted = (column.published_task, column.published_metric, column.published_language)
             found = [row["value"] for row in rows if (row["task"], row["metric"], row["language"]) == wanted]
             if len(found) > 1:
                 raise UserError(
@@ -316,7 +386,21 @@ def add_context_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_expected(spec: dict, context: Context) -> dict[Key, Results]:
     """Read every expected score file of a spec that exists."""
-    return {key: load_results(paths, context.scale) for key, paths in group_paths(context.expected(spec)).items()}
+    results, parts = {}, {}
+    for (run, task, name), paths in group_paths(context.expected(spec)).items():
+        setting, language = split_setting(name, context.tasks.get(task, ()))
+        if language is None:
+            results[run, task, setting] = load_results(paths, context.scale)
+        else:
+            parts.setdefault((run, task, setting), {})[language] = paths
+    return results | {key: load_parts(of_language, context.scale) for key, of_language in parts.items()}
+
+
+def split_setting(name: str, known: Iterable[str]) -> tuple[str, str | None]:
+    """`translate-train-de` -> translate-train, de: a setting that trains one model for each language has a folder of
+    each. The name of a known setting (translate-train-all) is that setting."""
+    setting, _, language = name.rpartition("-")
+    return (setting, language) if name not in known and setting in known else (name, None)
 
 
 def column_setting(column: dict, group: dict) -> str:
@@ -330,26 +414,58 @@ def column_setting(column: dict, group: dict) -> str:
 
 
 def expand_columns(spec: dict, languages_of: Callable[[dict], list[str]]) -> list[Column]:
+    """The columns that are shown, averages over tasks last."""
+    languages = [
+        languages_of(entry) if entry["languages"] == SCALE_LANGUAGES else entry["languages"]
+        for entry in spec["columns"]
+    ]
     columns = []
-    for entry in spec["columns"]:
-        of_scale = entry["languages"] == SCALE_LANGUAGES
-        languages = languages_of(entry) if of_scale else entry["languages"]
-        shown = entry.get("show") or [*languages, *([AVERAGE] if entry.get("average") else [])]
-        for language in shown:
-            columns.append(
-                Column(
-                    task=entry["task"],
-                    metric=entry["metric"],
-                    setting=entry.get("setting"),
-                    language=language,
-                    languages=tuple(languages),
-                    heading=entry.get("heading", ""),
-                    published_task=entry.get("published_task", entry["task"]),
-                    published_metric=entry.get("published_metric", entry["metric"]),
-                    of_scale=of_scale,
-                )
+    for entry, codes in zip(spec["columns"], languages, strict=True):
+        shown = entry.get("show", [*codes, *([AVERAGE] if entry.get("average") else [])])
+        columns += [make_column(entry, name, codes) for name in shown]
+    for average in spec.get("averages", []):
+        of, tasks = average.get("of", AVERAGE), average.get("xtreme") or average["tasks"]
+        parts = tuple(
+            tuple(
+                make_column(entry, of, codes)
+                for entry, codes in zip(spec["columns"], languages, strict=True)
+                if entry["task"] == task
             )
+            for task in tasks
+        )
+        name = f"xtreme-{len(tasks)}" if "xtreme" in average else "average"
+        metric = GAP if of == GAP else "average"
+        columns.append(
+            Column(
+                task=name,
+                metric=metric,
+                setting=None,
+                language=of,
+                languages=(),
+                heading=average["heading"],
+                published_task=average.get("published_task", name),
+                published_metric=average.get("published_metric", metric),
+                published_language=AVERAGE,
+                parts=parts,
+            )
+        )
     return columns
+
+
+def make_column(entry: dict, name: str, languages: list[str]) -> Column:
+    return Column(
+        task=entry["task"],
+        metric=entry["metric"],
+        setting=entry.get("setting"),
+        language=name,
+        languages=tuple(languages),
+        heading=entry.get("heading", ""),
+        published_task=entry.get("published_task", entry["task"]),
+        published_metric=entry.get("published_metric", entry["metric"]),
+        published_language=entry.get("published_languages", {}).get(name, name),
+        of_scale=entry["languages"] == SCALE_LANGUAGES,
+        direction=entry.get("direction"),
+    )
 
 
 def why_missing(row: dict, task: str, setting: str, context: Context) -> str | None:
@@ -368,25 +484,50 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     return None
 
 
-def fill_cell(cell: Cell, column: Column, results: Results | None, context: Context) -> None:
+def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
+    """The cell of a column that stands for one task."""
     if results is None or not results.by_seed:
-        cell.reason = "no score file found; its jobs have not run"
-        return
-    present = [code for code in column.languages if results.values(code, column.metric)]
-    if column.language == AVERAGE:
-        cell.summary = results.average(present, column.metric)
-        if cell.summary and len(present) < len(column.languages):
-            cell.partial = tuple(present)
+        return Cell(reason="no score file found; its jobs have not run")
+    metric, direction = column.metric, column.direction
+    if not column.is_derived:
+        values = results.values(column.language, metric, direction)
+        return Cell(values=values, reason=None if values else f"language not evaluated at scale {context.scale}")
+    present = tuple(code for code in column.languages if results.values(code, metric, direction))
+    if column.language == GAP:
+        if ENGLISH not in present or len(present) < 2:
+            return Cell(reason=f"the gap needs English and another language; scale {context.scale} lacks them")
+        values = results.gap_values(present, metric)
     else:
-        cell.summary = results.summary(column.language, column.metric)
-    if cell.summary is None:
-        what = "no language of the average" if column.language == AVERAGE else "language not"
-        cell.reason = f"{what} evaluated at scale {context.scale}"
+        if not present:
+            return Cell(reason=f"no language of the average evaluated at scale {context.scale}")
+        values = results.average_values(present, metric, direction)
+    if not values:
+        return Cell(reason="no seed has a score of every language")
+    return Cell(values=values, partial=present if len(present) < len(column.languages) else ())
 
 
-def mark_best(group: Group) -> None:
+def cell_of_tasks(cells: list[tuple[Column, list[Cell]]]) -> Cell:
+    """The cell of an average over tasks: only from all of them, and each task is the mean of its columns."""
+    of_tasks = [[cell.values for cell in of_task] for _, of_task in cells]
+    lacking = {
+        f"{column.task} ({cell.reason})": None for column, of_task in cells for cell in of_task if not cell.values
+    }
+    if lacking:
+        return Cell(reason=f"not every task of the average has a score: {'; '.join(lacking)}")
+    seeds = set.intersection(*(set(values) for of_task in of_tasks for values in of_task))
+    if not seeds:
+        return Cell(reason="no seed has a score of every task")
+    means = {
+        seed: statistics.fmean(statistics.fmean(values[seed] for values in of_task) for of_task in of_tasks)
+        for seed in sorted(seeds)
+    }
+    partial = {code for _, of_task in cells for cell in of_task for code in cell.partial}
+    return Cell(values=means, partial=tuple(sorted(partial)))
+
+
+def mark_best(group: Group, columns: list[Column]) -> None:
     """The best reproduced cell of each column, where it leads the second run by more than their pooled deviation."""
-    for index in range(len(group.rows[0].cells) if group.rows else 0):
+    for index, column in enumerate(columns):
         by_run: dict[str, list[Cell]] = {}
         for row in group.rows:
             if row.cells[index].summary:
@@ -394,10 +535,11 @@ def mark_best(group: Group) -> None:
         cells = [cells[0] for cells in by_run.values()]
         if len(cells) < 2 or len({cell.partial for cell in cells}) > 1:
             continue
-        ranked = sorted(by_run.values(), key=lambda same: -same[0].summary.mean)
+        sign = 1 if column.less_is_better else -1
+        ranked = sorted(by_run.values(), key=lambda same: sign * same[0].summary.mean)
         first, second = ranked[0][0].summary, ranked[1][0].summary
         noise = pooled_std(first, second)
-        if noise is not None and first.mean - second.mean > noise:
+        if noise is not None and abs(first.mean - second.mean) > noise:
             for cell in ranked[0]:
                 cell.best = True
 
@@ -418,6 +560,16 @@ def build(spec: dict, context: Context) -> Table:
                     found.update(one.languages(entry["metric"]))
         return sorted(found)
 
+    def reproduced(column: Column, row: dict, group: dict) -> Cell:
+        if column.parts and row.get("run"):
+            return cell_of_tasks(
+                [(parts[0], [reproduced(part, row, group) for part in parts]) for parts in column.parts]
+            )
+        setting = setting_of(column, group)
+        if reason := why_missing(row, column.task, setting, context):
+            return Cell(reason=reason)
+        return cell_of(column, lookup(row, column.task, setting), context)
+
     columns = expand_columns(spec, languages_of)
     published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
     errata = errata_of(context.root, spec["paper"], spec["item"])
@@ -425,12 +577,12 @@ def build(spec: dict, context: Context) -> Table:
     chance: list[float | None] = [None] * len(columns)
     groups = []
     for entry in spec["groups"]:
-        settings = [column.setting or column_setting({"task": column.task}, entry) for column in columns]
+        settings = [setting_of(column, entry) for column in columns]
         group = Group(entry["title"], settings, [])
-        published_setting = entry.get("published_setting") or entry.get("setting") or settings[0]
+        published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
         for spec_row in entry["rows"]:
             run, model = spec_row.get("run"), spec_row.get("published")
-            cells = [Cell() for _ in columns]
+            cells = [reproduced(column, spec_row, entry) for column in columns]
             if model is not None:
                 note = spec_row.get("published_note")
                 for cell, value in zip(cells, published.values(published_setting, model, note, columns), strict=True):
@@ -446,17 +598,20 @@ def build(spec: dict, context: Context) -> Table:
                 if erratum["row"] == f"{published_setting} / {model}":
                     row.errata.append(erratum["explanation"])
                     used_errata.add(id(erratum))
-            for index, (cell, column, setting) in enumerate(zip(cells, columns, settings, strict=True)):
-                cell.reason = why_missing(spec_row, column.task, setting, context)
-                if cell.reason is None:
-                    found = lookup(spec_row, column.task, setting)
-                    fill_cell(cell, column, found, context)
-                    if found:
-                        row.expected_seeds = max(row.expected_seeds, len(found.expected_seeds))
-                        if chance[index] is None:
-                            chance[index] = chance_of(column, found)
+            for index, (cell, column) in enumerate(zip(cells, columns, strict=True)):
+                if not cell.values:
+                    continue
+                cell.summary = summarise(cell.values.values())
+                behind = {
+                    part: lookup(spec_row, part.task, setting_of(part, entry))
+                    for parts in column.parts or ((column,),)
+                    for part in parts
+                }
+                row.expected_seeds = max(row.expected_seeds, *(len(one.expected_seeds) for one in behind.values()))
+                if chance[index] is None:
+                    chance[index] = chance_of(column, behind)
             group.rows.append(row)
-        mark_best(group)
+        mark_best(group, columns)
         groups.append(group)
     of_item = [
         f"{e['row']}, {e['column']}: printed {e['printed']}, recomputed {e['recomputed']}; {e['explanation']}"
@@ -466,8 +621,24 @@ def build(spec: dict, context: Context) -> Table:
     return Table(spec, context, columns, groups, chance, of_item)
 
 
-def chance_of(column: Column, results: Results) -> float | None:
-    codes = [column.language] if column.language != AVERAGE else list(column.languages)
+def setting_of(column: Column, group: dict) -> str:
+    """The setting of a column in a group; an average over tasks has those of its tasks."""
+    if column.parts:
+        return group.get("setting", "")
+    return column.setting or column_setting({"task": column.task}, group)
+
+
+def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
+    """What chance reaches: for an average the mean of what stands behind it; for a gap nothing that says anything."""
+    if column.language == GAP:
+        return None
+    if column.parts:
+        of_tasks = [[chance_of(part, behind) for part in parts] for parts in column.parts]
+        if any(value is None for values in of_tasks for value in values):
+            return None
+        return statistics.fmean(statistics.fmean(values) for values in of_tasks)
+    results = behind[column]
+    codes = list(column.languages) if column.language == AVERAGE else [column.language]
     values = [results.chance(code, column.metric) for code in codes if results.values(code, column.metric)]
     values = [value for value in values if value is not None]
     return statistics.fmean(values) if values else None
