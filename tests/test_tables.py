@@ -505,6 +505,19 @@ def test_a_mean_of_gaps_is_a_mean_of_columns(repository, scores):
     assert all(column.less_is_better for column in table.columns)
 
 
+def test_a_group_may_have_a_setting_of_its_own_for_a_task(repository, scores):
+    write_tasks(scores, "xlm-r", {"xnli": {"accuracy": [60.0]}, "mlqa": {"f1": [50.0]}})
+    made_up.write_score(scores, "xlm-r", "mlqa", "translate-train", 1, [made_up.entry("l0", 70.0, "f1")])
+    columns = [XNLI | {"languages": ["l0"]}, {"task": "mlqa", "metric": "f1", "languages": ["l0"]}]
+    spec = small_spec(columns=columns)
+    spec["groups"][0]["settings"] = {"mlqa": "translate-train"}
+    table = build(spec, every_task(repository, scores))
+    assert [cell.summary.mean for cell in table.rows[0].cells] == [60.0, 70.0]
+    assert table.groups[0].settings == ["cross-lingual-transfer", "translate-train"]
+    columns[1]["setting"] = "cross-lingual-transfer"
+    assert build(spec, every_task(repository, scores)).rows[0].cells[1].summary.mean == 70.0
+
+
 def test_names_of_settings_with_a_model_for_each_language():
     known = {"translate-train", "translate-train-all"}
     assert split_setting("translate-train-de", known) == ("translate-train", "de")

@@ -946,7 +946,10 @@ def _check_spec(config: Config, spec: dict, shown: str) -> None:
         where = f"{shown}, groups[{number}]"
         if "setting" in group:
             _known(group["setting"], settings, f"{where}.setting", "setting")
-        elif any("setting" not in column for column in spec["columns"]):
+        for task, setting in group.get("settings", {}).items():
+            _known(task, {column["task"] for column in spec["columns"]}, f"{where}.settings", "task of its columns")
+            _known(setting, settings, f"{where}.settings.{task}", "setting")
+        if "setting" not in group and any("setting" not in column for column in spec["columns"]):
             raise UserError(f"{where}: key 'setting' is missing, and not every column has one of its own")
         for index, row in enumerate(group["rows"]):
             if "run" in row:
@@ -1009,6 +1012,7 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                 continue
             for column in spec["columns"]:
                 task, setting = column["task"], column.get("setting", group.get("setting"))
+                setting = group.get("settings", {}).get(task, setting)
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
                     continue
                 if task_languages(config, task):

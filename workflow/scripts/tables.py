@@ -53,7 +53,7 @@ COLUMN_KEYS = {
 }
 AVERAGE_KEYS = {"xtreme", "tasks", "of", "heading", "published_task", "published_metric"}
 MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
-GROUP_KEYS = {"title", "setting", "published_setting", "rows"}
+GROUP_KEYS = {"title", "setting", "settings", "published_setting", "rows"}
 ROW_KEYS = {"label", "published", "published_note", "run"}
 REQUIRED = {
     "spec": {"paper", "item", "title", "columns", "groups"},
@@ -404,8 +404,8 @@ def split_setting(name: str, known: Iterable[str]) -> tuple[str, str | None]:
 
 
 def column_setting(column: dict, group: dict) -> str:
-    """The column's own setting, or the group's."""
-    setting = column.get("setting") or group.get("setting")
+    """The setting that the group has for the column's task, or the column's own, or the group's."""
+    setting = group.get("settings", {}).get(column["task"]) or column.get("setting") or group.get("setting")
     if setting is None:
         raise UserError(
             f"group {group['title']!r}, column {column['task']!r}: neither names a 'setting'; mend the spec"
@@ -625,7 +625,7 @@ def setting_of(column: Column, group: dict) -> str:
     """The setting of a column in a group; an average over tasks has those of its tasks."""
     if column.parts:
         return group.get("setting", "")
-    return column.setting or column_setting({"task": column.task}, group)
+    return column_setting({"task": column.task, "setting": column.setting}, group)
 
 
 def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
