@@ -1,14 +1,15 @@
 """Generate the mini-world: a mirror folder that holds every data set of a laptop run in its upstream's format.
 
-One seed gives monolingual documents, parallel text, XNLI, universal dependencies and Tatoeba for stand-in languages,
-with planted dirt and a gold list of it. Files lie at <host>/<path> as in config/datasets.tsv, so that downloading from
-the world and downloading from the network are one piece of code.
+One seed gives monolingual documents, parallel text and the gold data of every evaluation task for stand-in languages,
+with planted dirt in the training text and a gold list of it. Files lie at <host>/<path> as in config/datasets.tsv, so
+that downloading from the world and downloading from the network are one piece of code.
 """
 
 import argparse
 import hashlib
 import random
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from atomic import write_text
@@ -17,10 +18,30 @@ from errors import UserError, run_main
 from world import formats
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
-from world.languages import PROFILES, Speaker, build_language, detokenise
+from world.languages import PROFILES, Speaker, Token, alignment, build_language, detokenise, written_words
+from world.names import naming_event, tagged_words
+from world.paraphrases import POSITIVES, paraphrase_pair
+from world.questions import Paragraph, answer_tokens, context_and_answers, paragraph
 from yamlfiles import read_scale
 
-KEYS = ("seed", "languages", "documents", "sentences_per_document", "bitext", "pairs", "nli", "pos", "tatoeba", "dirt")
+KEYS = (
+    "seed",
+    "languages",
+    "documents",
+    "sentences_per_document",
+    "bitext",
+    "pairs",
+    "nli",
+    "pos",
+    "tatoeba",
+    "paraphrase",
+    "ner",
+    "qa",
+    "mining",
+    "alignment",
+    "dirt",
+)
+SPLITS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
 UPSTREAM_LABEL = {"contradiction": "contradictory"}  # as XNLI-MT spells it
 GENRES = ("fiction", "government", "slate", "telephone", "travel")
@@ -28,6 +49,13 @@ TRANSLATION_NOISE = 0.03  # share of words that machine translation gets wrong
 SAME_PARAGRAPH = 0.4  # share of sentences that are glued to the one before
 TRADITIONAL_SHARE = 0.15  # of the Chinese documents
 LEAKING = 300  # evaluation sentences that leak into training text
+CONTEXT_WORDS = 42  # of an English context, punctuation included: with its question it fits a row of 64 tokens
+TYDIQA_NAMES = {"ar": "arabic", "en": "english", "ru": "russian", "sw": "swahili"}
+ALIGNED_FOLDERS = {"de": "de-en", "fr": "en-fr", "hi": "en-hi", "ro": "ro-en"}
+CONLL_2002 = {"es": "esp", "nl": "ned"}
+FILE_OF = {"train": "train", "dev": "testa", "test": "testb"}  # of CoNLL's splits
+ZIP_MEMBERS = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # of its English part
+FUNCTION_UPOS = ("ADP", "AUX", "DET", "PART")  # linked possibly, not surely, as annotators differ on them
 
 
 class Generator:
@@ -114,14 +142,17 @@ class Generator:
     def translate(self, rng: random.Random, code: str, event: Event) -> str:
         """Outside English some words come out wrong. Upstream's training text is tokenised (a space before the full
         stop), its test sets are not: a model as small as a laptop trains does not bridge that, so here neither is."""
-        tokens = self.speakers[code].say(event)
-        if code != "en":
-            stems = list(self.speakers[code].language.stems.values())
-            tokens = [
-                token._replace(form=rng.choice(stems), joined=0) if rng.random() < TRANSLATION_NOISE else token
-                for token in tokens
-            ]
-        return detokenise(tokens)
+        return detokenise(self.mistranslate(rng, code, self.speakers[code].say(event)))
+
+    def mistranslate(self, rng: random.Random, code: str, tokens: list[Token]) -> list[Token]:
+        """A wrong word is another token; the others are the tokens given."""
+        if code == "en":
+            return tokens
+        stems = list(self.speakers[code].language.stems.values())
+        return [
+            token._replace(form=rng.choice(stems), joined=0) if rng.random() < TRANSLATION_NOISE else token
+            for token in tokens
+        ]
 
     def ud_pos(self) -> None:
         sizes = self.settings["pos"]
@@ -234,6 +265,217 @@ class Generator:
         name = f"{path.relative_to(self.out).as_posix()}#{next(iter(members))}"
         self.dirt += [(name, i + 1, kind) for i, kind in enumerate(kinds) if kind]
 
+    # ---- evaluation sets that came later: drawn after everything above, which they leave as it was ----
+
+    def covered(self, dataset: str) -> list[str]:
+        """The world's languages that this upstream has."""
+        self.path(dataset)
+        return [code for code in self.codes if code in self.datasets[dataset].languages]
+
+    def unsaid(self, codes: Sequence[str], n: int, draw: Callable[[], Event]) -> list[Event]:
+        """Drawn events whose sentences are new in each of these languages."""
+        events = []
+        while len(events) < n:
+            event = draw()
+            if all([self.is_new(code, self.speakers[code].sentence(event)) for code in codes]):
+                events.append(event)
+        return events
+
+    def paraphrases(self) -> None:
+        members = {}
+        codes = self.covered("pawsx/x-final")
+        for split in SPLITS:
+            rng, n = self.rng("paraphrase", split), self.settings["paraphrase"][split]
+            positives = round(POSITIVES * n)
+            labels = rng.sample([True] * positives + [False] * (n - positives), n)
+            pairs = []
+            for same in labels:
+                pair = paraphrase_pair(self.world, rng, same, held_out=split != "train")
+                while not self.is_new("en", self.speakers["en"].sentence(pair[0][0])):
+                    pair = paraphrase_pair(self.world, rng, same, held_out=split != "train")
+                pairs.append(pair)
+            for code in codes:
+                noise, say = self.rng("paraphrase translation", code), self.speakers[code].say
+                rows = []
+                for same, pair in zip(labels, pairs, strict=True):
+                    said = [say(event, front) for event, front in pair]
+                    if split == "train":
+                        said = [self.mistranslate(noise, code, tokens) for tokens in said]
+                    rows.append((*map(detokenise, said), str(int(same))))
+                translated = "translated_" if code != "en" and split == "train" else ""
+                name = {"train": f"{translated}train", "dev": "dev_2k", "test": "test_2k"}[split]
+                members[f"x-final/{code}/{name}.tsv"] = formats.pawsx(rows)
+        formats.write_tgz(self.path("pawsx/x-final"), members)
+
+    def wikiann(self) -> None:
+        members = {}
+        for code in self.covered("panx/1.1.0"):
+            parts = {split: formats.panx(code, self.named("panx", code, split)) for split in SPLITS}
+            members[f"{code}.tar.gz"] = formats.tgz(parts)
+        formats.write_zip(self.path("panx/1.1.0"), members)
+
+    def conll(self) -> None:
+        english = {ZIP_MEMBERS[split]: formats.conll2003(self.named("conll", "en", split)) for split in SPLITS}
+        formats.write_zip(self.path("conll2003/en"), english)
+        for code, prefix in CONLL_2002.items():
+            for split in SPLITS if code in self.codes else ():
+                text = formats.conll2002(self.named("conll", code, split))
+                write_text(self.path(f"conll2002/{prefix}.{FILE_OF[split]}"), text)
+        for split in SPLITS if "de" in self.codes else ():
+            text = formats.conll2003_german(self.named("conll", "de", split))
+            formats.write_latin(self.path(f"conll2003/deu.{FILE_OF[split]}"), text)
+
+    def named(self, upstream: str, code: str, split: str) -> list[list[tuple[str, str, str]]]:
+        """Tagged sentences of one language; in CoNLL the last organisation counts as MISC."""
+        rng = self.rng(upstream, code, split)
+        events = self.unsaid(
+            [code], self.settings["ner"][split], lambda: naming_event(self.world, rng, held_out=split != "train")
+        )
+        miscellaneous = self.world.entities["ORG"][-1] if upstream == "conll" else None
+        return [tagged_words(event, self.speakers[code].say(event), miscellaneous) for event in events]
+
+    def squad(self) -> None:
+        sizes = self.settings["qa"]
+        train = self.paragraphs("squad", "train", "en", sizes["train"])
+        write_text(self.path("squad/1.1-train"), formats.squad(self.say_paragraphs("train", train, "en")))
+        dev = self.paragraphs("squad", "dev", "en", sizes["dev"])
+        write_text(self.path("squad/1.1-dev"), formats.squad(self.say_paragraphs("dev", dev, "en")))
+        self.translated("squad", "train", train)
+
+        test = self.paragraphs("xquad", "test", "en", sizes["test"])
+        for code in self.codes:
+            if f"xquad/{code}" in self.datasets:
+                write_text(self.path(f"xquad/{code}"), formats.squad(self.say_paragraphs("xquad", test, code)))
+
+        members = {}
+        codes = self.covered("mlqa/1.0")
+        for split in ("dev", "test"):
+            own = self.paragraphs("mlqa", split, "en", sizes[split])
+            for one in codes:
+                for other in codes:
+                    name = f"MLQA_V1/{split}/{split}-context-{one}-question-{other}.json"
+                    members[name] = formats.squad(self.say_paragraphs(f"mlqa-{split}", own, one, other))
+        formats.write_zip(self.path("mlqa/1.0"), members)
+
+    def tydiqa(self) -> None:
+        """Languages other than English have but as much training data as there is for dev: nobody reads it."""
+        sizes = self.settings["qa"]
+        files: dict[str, list[dict]] = {"train": [], "dev": []}
+        for code in self.covered("tydiqa/goldp-1.1-dev"):
+            if code in TYDIQA_NAMES:
+                train = self.paragraphs("tydiqa", "train", code, sizes["train" if code == "en" else "dev"])
+                files["train"] += self.say_paragraphs(f"{TYDIQA_NAMES[code]}-train", train, code)
+                if code == "en":
+                    self.translated("tydiqa", "english-train", train)
+                test = self.paragraphs("tydiqa", "test", code, sizes["test"])
+                files["dev"] += self.say_paragraphs(f"{TYDIQA_NAMES[code]}-dev", test, code)
+        for split, own in files.items():
+            write_text(self.path(f"tydiqa/goldp-1.1-{split}"), formats.squad(own))
+
+    def translated(self, task: str, name: str, own: list[Paragraph]) -> None:
+        for code in self.codes:
+            dataset = f"xtreme/{task}.translate-train.en-{code}"
+            if dataset in self.datasets:
+                noise = self.rng(task, "translation", code)
+                write_text(self.path(dataset), formats.squad(self.say_paragraphs(name, own, code, noise=noise)))
+
+    def paragraphs(self, upstream: str, split: str, code: str, questions: int) -> list[Paragraph]:
+        """As many as have this number of questions. Sentences of an evaluation set are new in its first language."""
+        rng = self.rng(upstream, code, split)
+        own: list[Paragraph] = []
+        while questions:
+            drawn = paragraph(self.world, rng, held_out=split != "train")
+            if sum(len(self.speakers["en"].say(event)) for event in drawn.events) > CONTEXT_WORDS:
+                continue
+            lines = [self.speakers[code].sentence(event) for event in drawn.events]
+            if split != "train" and not all([self.is_new(code, line) for line in lines]):
+                continue
+            own.append(Paragraph(drawn.events, drawn.asks[:questions]))
+            questions -= len(own[-1].asks)
+        return own
+
+    def say_paragraphs(
+        self, name: str, own: list[Paragraph], code: str, asking: str = "", noise: random.Random | None = None
+    ) -> list[dict]:
+        """In SQuAD's form, questions in the language `asking`. With noise: as machine translation leaves them, without
+        the questions whose answer it got wrong."""
+        speaker, asker = self.speakers[code], self.speakers[asking or code]
+        said, number = [], 0
+        for one in own:
+            sentences = [speaker.say(event) for event in one.events]
+            questions = [asker.ask(ask.event) for ask in one.asks]
+            kept = list(range(len(questions)))
+            wanted = [(ask.sentence, answer_tokens(sentences[ask.sentence], ask.role)) for ask in one.asks]
+            if noise:
+                right = sentences
+                sentences = [self.mistranslate(noise, code, tokens) for tokens in sentences]
+                questions = [self.mistranslate(noise, code, tokens) for tokens in questions]
+                kept = [i for i in kept if all(sentences[s][t] is right[s][t] for s, ts in [wanted[i]] for t in ts)]
+            glue = " " if speaker.language.spaced else ""
+            context, found = context_and_answers(sentences, wanted, glue)
+            items = [
+                {
+                    "id": f"{name}-{number + i + 1}",
+                    "question": detokenise(questions[i]),
+                    "answers": [{"text": found[i][0], "answer_start": found[i][1]}],
+                }
+                for i in kept
+            ]
+            number += len(questions)
+            if items:
+                said.append({"context": context, "qas": items})
+        return said
+
+    def mining(self) -> None:
+        """Both piles of a pair of languages hold the pairs; what else they hold has no translation in the other."""
+        codes = [code for code in self.codes if f"bucc2018/{code}-en.sample-gold" in self.datasets]
+        for part, split in (("sample", "dev"), ("training", "test")) if codes else ():
+            rng = self.rng("mining", split)
+            pairs, others = self.settings["mining"]["pairs"][split], self.settings["mining"]["others"][split]
+            drawn = self.unsaid(
+                ["en", *codes],
+                pairs + 2 * others,
+                lambda rng=rng: Storyteller(self.world, rng, 0.0).event(held_out=True),
+            )
+            for code in codes:
+                own = self.rng("mining", split, code).sample(drawn, len(drawn))
+                piles = {code: own[: pairs + others], "en": own[:pairs] + own[pairs + others :]}
+                members, ids = {}, {}
+                for side, events in piles.items():
+                    order = self.rng("mining", split, code, side).sample(range(len(events)), len(events))
+                    lines = [self.speakers[side].sentence(events[i]) for i in order]
+                    members[f"bucc2018/{code}-en/{code}-en.{part}.{side}"] = formats.pile(side, lines)
+                    ids[side] = {i: formats.bucc_id(side, at) for at, i in enumerate(order, start=1)}
+                gold = sorted((ids[code][i], ids["en"][i]) for i in range(pairs))
+                text = "".join(f"{one}\t{other}\n" for one, other in gold)
+                members[f"bucc2018/{code}-en/{code}-en.{part}.gold"] = text
+                formats.write_tar_bz2(self.path(f"bucc2018/{code}-en.{part}-gold"), members)
+
+    def alignments(self) -> None:
+        members = {}
+        for code, folder in ALIGNED_FOLDERS.items():
+            if code not in self.codes:
+                continue
+            rng = self.rng("alignment", code)
+            events = self.unsaid(
+                ["en", code],
+                self.settings["alignment"],
+                lambda rng=rng: Storyteller(self.world, rng, 0.0).event(held_out=True),
+            )
+            sides = folder.split("-")
+            said = [[self.speakers[side].say(event) for side in sides] for event in events]
+            for i, side in enumerate(sides):
+                lines = [" ".join(word for word, _ in written_words(pair[i])) for pair in said]
+                members[f"alignment-test-sets/{folder}/test.{side}"] = "".join(line + "\n" for line in lines)
+            links = [
+                f"{number} {one + 1} {other + 1} {kind}\n"
+                for number, (first, second) in enumerate(said, start=1)
+                for (one, other), kind in sorted(word_links(first, second).items())
+            ]
+            members[f"alignment-test-sets/{folder}/alignv2.txt"] = "".join(links)
+        if members:
+            formats.write_tgz(self.path("alignment/test-sets"), members)
+
     def write_lists(self) -> None:
         rows = "".join(f"{name}\t{line}\t{kind}\n" for name, line, kind in sorted(self.dirt))
         write_text(self.out / "gold" / "dirt.tsv", "file\tline\tkind\n" + rows)
@@ -244,6 +486,19 @@ class Generator:
             if p.name != "MANIFEST.tsv"
         ]
         write_text(self.out / "MANIFEST.tsv", "path\tbytes\tsha256\n" + "".join(rows))
+
+
+def word_links(first: list[Token], second: list[Token]) -> dict[tuple[int, int], str]:
+    """S where words of content or punctuation translate each other, P where function words do."""
+    places = [
+        {token: at for at, (_, own) in enumerate(written_words(tokens)) for token in own} for tokens in (first, second)
+    ]
+    links: dict[tuple[int, int], str] = {}
+    for i, j in alignment(first, second):
+        possible = {first[i].upos, second[j].upos} & set(FUNCTION_UPOS)
+        link = (places[0][i], places[1][j])
+        links[link] = "P" if possible and links.get(link) != "S" else "S"
+    return links
 
 
 def sha256(path: Path) -> str:
@@ -276,6 +531,13 @@ def build_world(settings: dict, datasets_path: Path, out: Path) -> None:
     generator.tatoeba()
     generator.mono()
     generator.bitext()
+    generator.paraphrases()
+    generator.wikiann()
+    generator.conll()
+    generator.squad()
+    generator.tydiqa()
+    generator.mining()
+    generator.alignments()
     generator.write_lists()
 
 

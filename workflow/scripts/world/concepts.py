@@ -11,7 +11,8 @@ NOUNS_PER_CLASS = 9
 VERBS = 18
 ADJECTIVE_PAIRS = 6  # the adjectives 2k and 2k + 1 fit the same nouns
 ADVERBS = 6
-PREPOSITIONS = ("in", "with", "for")
+PLACE_CLASS = {"in": "place", "with": "tool", "for": "person"}  # of the phrase after each preposition
+PREPOSITIONS = tuple(PLACE_CLASS)
 ENTITIES = {"PER": 8, "LOC": 6, "ORG": 2}
 FIRST_YEAR, LAST_YEAR = 2001, 2009
 ZIPF_EXPONENT = 0.7
@@ -43,6 +44,7 @@ class NounPhrase:
     adjective: Concept | None = None
     definite: bool = True
     plural: bool = False
+    second: Concept | None = None  # of a name of two words
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,7 @@ class Storyteller:
         event = Event(subject, verb, self.noun_phrase(cls, "object") if cls else None, past=rng.random() < 0.5)
         if rng.random() < 0.4:
             preposition = rng.choice(PREPOSITIONS)
-            cls = {"in": "place", "with": "tool", "for": "person"}[preposition]
-            event = replace(event, preposition=preposition, place=self.noun_phrase(cls, "place"))
+            event = replace(event, preposition=preposition, place=self.noun_phrase(PLACE_CLASS[preposition], "place"))
         if rng.random() < 0.25:
             event = replace(event, adverb=rng.choices(world.adverbs, zipf_weights(ADVERBS))[0])
         elif rng.random() < 0.12:

@@ -72,6 +72,7 @@ LETTERS = {  # transliteration of the phonemes above
 DEVANAGARI_SIGNS = {"a": "ा", "e": "े", "i": "ि", "o": "ो", "u": "ु"}
 DEVANAGARI_VOWELS = {"a": "आ", "e": "ए", "i": "इ", "o": "ओ", "u": "उ"}
 FULL_STOP = {"han": "。", "devanagari": "।"}
+QUESTION_MARK = {"han": "？", "arabic": "؟", "greek": ";"}
 UPOS = {"noun": "NOUN", "verb": "VERB", "adjective": "ADJ", "adverb": "ADV", "entity": "PROPN"}
 FUNCTION_WORDS = ("the", "a", "not", "be", "past", *PREPOSITIONS)
 SUFFIXES = ("plural", "accusative", "past", "verb plural", "adjective plural", "not")
@@ -218,6 +219,9 @@ class Speaker:
             form = function["the"] + form
         relation = "obj" if role == "object" else role
         words = [(form, UPOS[phrase.head.kind], f"{role}/head", relation, self.language.stems[phrase.head.name], True)]
+        if phrase.second:
+            second = self.language.stems[phrase.second.name]
+            words = [*words, (second, UPOS[phrase.second.kind], f"{role}/second", "flat", second, False)]
         if phrase.adjective:
             agreeing = ["adjective plural"] if phrase.plural and profile.agreement else []
             adjective = (self.word(phrase.adjective, agreeing), "ADJ", f"{role}/adjective", "amod")
@@ -230,7 +234,8 @@ class Speaker:
             words = [adposition, *words] if profile.adposition == "before" else [*words, adposition]
         return words
 
-    def say(self, event: Event) -> list[Token]:
+    def say(self, event: Event, front: str | None = None) -> list[Token]:
+        """`front`: the place or the time comes first, whatever the usual order."""
         profile, function = self.language.profile, self.language.function
         subject = self.noun_phrase(event.subject, "nsubj")
         objects = self.noun_phrase(event.object, "object") if event.object else []
@@ -249,7 +254,11 @@ class Speaker:
         else:
             verb = self.verb_group(event)
         order = profile.order
-        if order == "SOV":
+        if front:
+            first, other = (place, time) if front == "place" else (time, place)
+            middle = {"SOV": [subject, other, objects, verb], "SVO": [subject, verb, objects, other]}
+            parts = [first, *middle.get(order, [verb, subject, objects, other])]
+        elif order == "SOV":
             parts = [subject, time, place, objects, verb]
         elif order == "VSO":
             parts = [verb, subject, objects, place, time] if event.verb else [subject, objects]
@@ -300,6 +309,12 @@ class Speaker:
     def sentence(self, event: Event) -> str:
         return detokenise(self.say(event))
 
+    def ask(self, event: Event) -> list[Token]:
+        """The sentence as a question: in no stand-in language does the word order change."""
+        *words, stop = self.say(event)
+        mark = QUESTION_MARK.get(self.language.profile.script, "?")
+        return [*words, stop._replace(form=mark, lemma=mark)]
+
 
 def detokenise(tokens: list[Token]) -> str:
     text, i = "", 0
@@ -314,6 +329,25 @@ def detokenise(tokens: list[Token]) -> str:
             i += 1
         text += " " if token.space_after else ""
     return text.strip()
+
+
+def written_words(tokens: list[Token]) -> list[tuple[str, list[int]]]:
+    """What a reader sees as words, each with the numbers of its tokens: a contraction is one word."""
+    words, i = [], 0
+    while i < len(tokens):
+        count = tokens[i].joined or 1
+        words.append((tokens[i].surface if tokens[i].joined else tokens[i].form, list(range(i, i + count))))
+        i += count
+    return words
+
+
+def character_spans(tokens: list[Token]) -> list[tuple[int, int]]:
+    """First and last-plus-one character of each token in the detokenised sentence."""
+    spans, at = [], 0
+    for word, own in written_words(tokens):
+        spans += [(at, at + len(word))] * len(own)
+        at += len(word) + tokens[own[-1]].space_after
+    return spans
 
 
 def alignment(source: list[Token], target: list[Token]) -> list[tuple[int, int]]:
