@@ -1,5 +1,6 @@
 """The document: what it holds, what it says of missing cells, and that pdflatex sets it without a complaint."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import make_document
 import make_table
 import plot_figure
 from errors import UserError
-from tables import build, item_name, load_spec
+from tables import Context, build, column_setting, item_name, load_spec
 
 TABLES = ("parallax/summary", "ernie-m/table-01", "ernie-m/table-08", "ppa/table-02", "veco/table-10")
 FIGURE = "xlm-e/figure-03"
@@ -110,6 +111,54 @@ def test_an_error_of_latex_is_told_with_its_line(tmp_path):
     tex.write_text("\\documentclass{article}\\begin{document}\n\\nosuchmacro\n\\end{document}\n")
     with pytest.raises(UserError, match=r"bad\.tex: pdflatex fails: ! Undefined control sequence. l\.2"):
         compile_document.compile_document(tex, tmp_path)
+
+
+def write_two_rows(spec: dict, root: Path) -> Context:
+    """Wide scores (two digits and a deviation) of the first two runs of each group; other rows stay without."""
+    tasks: dict[str, set[str]] = {}
+    paths = set()
+    for group in spec["groups"]:
+        runs = [row["run"] for row in group["rows"] if "run" in row][:2]
+        for column in spec["columns"]:
+            task, setting, of_scale = column["task"], column_setting(column, group), column["languages"] == "scale"
+            tasks.setdefault(task, set()).add(setting)
+            entries = {}
+            for metric in {c["metric"] for c in spec["columns"] if c["task"] == task}:
+                for code in made_up.LANGUAGES if of_scale else column["languages"]:
+                    entries[code, metric] = made_up.entry(code, 77.7, metric, layer=7, direction="both")
+                    for way in ("en-xx", "xx-en"):
+                        by_layer = made_up.entry(code, 77.7, f"{metric}-by-layer", layer=7, direction=way)
+                        entries[code, metric, way] = by_layer
+            for run in runs:
+                for seed in (1, 2):
+                    changed = [entry | {"value": 77.7 - 20 * seed} for entry in entries.values()]
+                    paths.add(made_up.write_score(root, run, task, setting, seed, changed))
+    runs = frozenset(row["run"] for group in spec["groups"] for row in group["rows"] if "run" in row)
+    return dataclasses.replace(
+        made_up.make_context(root, root),
+        runs=runs,
+        tasks=tasks,
+        canonical=lambda run: run,
+        expected=lambda _: sorted(paths),
+    )
+
+
+@needs_pdflatex
+def test_every_table_fits_its_page(repository, tmp_path):
+    tables = []
+    for path in sorted((repository / "config/tables").glob("*/*.yaml")):
+        spec = load_spec(path)
+        scores = tmp_path / "scores" / spec["paper"] / spec["item"]
+        context = dataclasses.replace(write_two_rows(spec, scores), root=repository)
+        tables.append(build(spec, context))
+    lines = [make_document.PREAMBLE, r"\begin{document}"]
+    lines += [text for table in tables for text in (make_table.render_latex(table), r"\clearpage")]
+    tex = tmp_path / "tables.tex"
+    tex.write_text("\n".join([*lines, r"\end{document}", ""]), encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    compile_document.compile_document(tex, tmp_path / "out")
+    log = (tmp_path / "out/tables.log").read_text(encoding="utf-8", errors="replace")
+    assert re.findall(r"Overfull \\[hv]box.*|Missing character.*", log) == []
 
 
 def test_it_includes_every_item_by_relative_path_once(document):

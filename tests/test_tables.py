@@ -482,6 +482,23 @@ def test_tasks_that_nothing_evaluates_are_named_once(repository, scores):
     assert build(spec, context).rows[0].cells[0].reason == "published only: this row names no run"
 
 
+def test_the_tables_of_every_task_ask_for_the_same_runs_and_settings(repository):
+    """Beside the scores of one job stand those of all: no table of this project's own trains a run for itself alone."""
+    items = [path.stem for path in (repository / "config/tables/parallax").glob("*.yaml")]
+    assert {"tasks-understanding", "tasks-tagging", "tasks-answering", "tasks-retrieval", "gaps", "xtreme"} <= set(
+        items
+    )
+    named = {item: [g["rows"] for g in spec_of(repository, f"parallax/{item}")["groups"]] for item in items}
+    runs = {item: {row["run"] for rows in groups for row in rows} for item, groups in named.items()}
+    assert all(runs[item] == runs["summary"] | runs["methods"] for item in set(items) - {"summary", "methods"})
+    columns = {
+        item: {(c["task"], c["metric"]) for c in spec_of(repository, f"parallax/{item}")["columns"]} for item in items
+    }
+    tasks = set.union(*(columns[item] for item in items if item.startswith("tasks-")))
+    assert {task for task, _ in tasks} == {*XTREME, "conll-ner", "word-alignment"}
+    assert {pair for pair in columns["xtreme"] if pair[1] != "exact-match"} <= tasks >= columns["gaps"]
+
+
 def test_the_direction_of_tatoeba_is_the_columns(repository, scores):
     languages = write_tasks(scores, "xlm-r", {"tatoeba": {"accuracy": [70.0, 80.0]}})[:2]
     spec = xtreme_spec(("tatoeba",), languages)

@@ -211,7 +211,7 @@ def render_front(context: Context, description: str, tables: list[tuple[dict, Ta
         rf"\textbf{{Languages.}} {language_legend(context, tables)}.",
         "",
         r"\medskip",
-        r"\begin{tabular}{@{}l>{\raggedright\arraybackslash}p{0.68\linewidth}r@{}}",
+        r"\begin{tabular}{@{}l>{\raggedright\arraybackslash}p{0.62\linewidth}r@{}}",
         r"\toprule",
         r"Item & Shows & Page \\",
         r"\midrule",

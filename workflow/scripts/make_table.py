@@ -283,7 +283,7 @@ def meaning_notes(table: Table) -> list[str]:
             continue
         of = "gaps" if column.language == GAP else "averages over languages"
         words = f"{column.heading}: unweighted mean over {len(column.parts)} tasks of their {of}"
-        if doubled := [parts[0].task for parts in column.parts if len(parts) > 1]:
+        if doubled := [parts[0].heading or parts[0].task for parts in column.parts if len(parts) > 1]:
             words += f", of {', '.join(doubled)} the mean of F1 and exact match"
         notes.append(f"{words}; only where every task has a score.")
     directions = {column.direction: column_title(column) for column in table.columns if column.direction}
@@ -383,7 +383,7 @@ def render_latex(table: Table) -> str:
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
-    separation = "4pt" if side else "2.4pt"
+    separation = "2.4pt" if not side else "4pt" if table.has_published else "3pt"
     lines = [
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
