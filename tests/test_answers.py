@@ -145,6 +145,9 @@ def test_english_of_tydiqa_is_cut_into_training_and_dev(tmp_path):
         tydiqa.read_train({"train-en": path}, ["en"], {"en": 3696})
     with pytest.raises(UserError, match="a dev part is there for English alone, not for fi"):
         tydiqa.read_dev({"dev-en": path}, ["fi"], {})
+    finnish = tydiqa.read_train({"dev-en": path, "train-fi": path}, ["fi"], {})["fi"]
+    assert not {one.id for one in finnish} & {one.id for one in dev}  # nor is what is dev in English learnt in Finnish
+    assert {one.id for one in finnish} > {one.id for one in train}
 
 
 def squad_json(**changes: object) -> dict:

@@ -18,15 +18,16 @@ from torch import Tensor, nn
 
 from atomic import write_json
 from datasets import DATASETS_TSV
+from engine.answers import Question
 from engine.checkpoint import load_encoder, save_weights
-from engine.heads import HEADS, IGNORED, classify, encode, tag
+from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
-from engine.rows import Window, pair_rows, shuffled_batches, tag_windows
+from engine.rows import AnswerWindow, Window, answer_labels, answer_windows, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 from tasks import measure_of, task_module
 from tasks.labels import Pair
-from tasks.recipe import Hyperparameters, Recipe, load_recipe, raw_paths
+from tasks.recipe import FINETUNED_KINDS, Hyperparameters, Recipe, load_recipe, raw_paths
 
 PREDICT_ROWS = 128
 SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so that seeds differ in training alone
@@ -35,16 +36,19 @@ SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so th
 @dataclass
 class TrainingRows:
     rows: list[list[int]]
-    labels: list[list[int]]  # one per row (classification), or one per token with IGNORED off the words' first pieces
+    # One per row (classification), one per token with IGNORED off the words' first pieces (tagging), or the places of
+    # the answer's first and last piece (question answering).
+    labels: list[list[int]]
     languages: list[str]
     together: int = 1  # so many rows after another are never parted between batches
 
 
 @dataclass
 class DevSet:
-    """One language's dev part: rows to predict for, and gold (label numbers of pairs, tag names of sentences)."""
+    """One language's dev part: rows to predict for, and gold: label numbers of pairs, tag names of sentences, or
+    questions."""
 
-    rows: list[list[int]] | list[Window]
+    rows: list[list[int]] | list[Window] | list[AnswerWindow]
     gold: list
 
 
@@ -52,9 +56,9 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     recipe = load_recipe(args.recipe)
-    if recipe.kind == "retrieval":
+    if recipe.kind not in FINETUNED_KINDS or recipe.model:
         raise UserError(
-            f"{args.recipe}, kind: retrieval has nothing to fine-tune; run predict.py on the encoder itself"
+            f"{args.recipe}: {recipe.task} {recipe.setting} has nothing to fine-tune; run predict.py on the weights"
         )
     tokenizer = Tokenizer(args.spm)
     encoder, metadata = load_encoder(args.encoder)
@@ -147,7 +151,7 @@ def read_training_rows(
         drawn = torch.randperm(len(examples), generator=torch.Generator().manual_seed(SAMPLE_SEED))
         kept = sorted(drawn[: recipe.train_limit].tolist())
         examples, languages = [examples[i] for i in kept], [languages[i] for i in kept]
-    number = {label: i for i, label in enumerate(recipe.labels)}
+    number = {label: i for i, label in enumerate(recipe.labels or ())}
     if recipe.kind == "classification":
         together = 1
         if recipe.recipe.code_switch:
@@ -156,6 +160,18 @@ def read_training_rows(
             languages, together = [language for language in languages for _ in range(2)], 2
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
         return TrainingRows(rows, [[number[example.label]] for example in examples], languages, together)
+    if recipe.kind == "question-answering":
+        if recipe.recipe.code_switch:
+            english = {one.id: one for one in module.read_train(paths, ["en"], expected)["en"]}
+            examples = switched_questions(examples, english)
+            languages = [language for language in languages for _ in range(2)]
+        windows = question_windows(tokenizer, examples, recipe.recipe, max_length)
+        labels = [
+            answer_labels(window, start, start + len(text))
+            for window in windows
+            for text, start in [(examples[window.question].answers[0], examples[window.question].starts[0])]
+        ]
+        return TrainingRows([w.row for w in windows], labels, [languages[w.question] for w in windows])
     windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
     labels, done = [], [0] * len(examples)
     for window in windows:
@@ -166,6 +182,13 @@ def read_training_rows(
             row_labels[place] = number[tag_name]
         labels.append(row_labels)
     return TrainingRows([window.row for window in windows], labels, [languages[w.sentence] for w in windows])
+
+
+def question_windows(
+    tokenizer: Tokenizer, questions: list[Question], hyper: Hyperparameters, max_length: int
+) -> list[AnswerWindow]:
+    texts, contexts = [one.question for one in questions], [one.context for one in questions]
+    return answer_windows(tokenizer, texts, contexts, max_length, hyper.max_query, hyper.stride)
 
 
 def originals(examples_of: dict[str, list[Pair]], english: list[Pair], kept: list[int]) -> list[Pair]:
@@ -192,6 +215,19 @@ def code_switched(pairs: list[Pair], english: list[Pair], where: object) -> list
     return mixed
 
 
+def switched_questions(questions: list[Question], english: dict[str, Question]) -> list[Question]:
+    """PPA's augmentation: each question about the English context, and the English question about the own context."""
+    mixed = []
+    for own in questions:
+        if own.id not in english:
+            raise UserError(
+                f"recipe.code_switch: training question {own.id} is not among the English ones; "
+                "they must be translations"
+            )
+        mixed += [replace(english[own.id], question=own.question), replace(own, question=english[own.id].question)]
+    return mixed
+
+
 def read_dev_sets(
     recipe: Recipe, paths: dict, tokenizer: Tokenizer, max_length: int, enforce: bool
 ) -> dict[str, DevSet]:
@@ -199,13 +235,15 @@ def read_dev_sets(
     examples_of = module.read_dev(paths, recipe.dev_languages(), recipe.expected("dev", enforce))
     if not examples_of:
         raise UserError(f"{paths['gold']}: no dev part in {', '.join(recipe.dev_languages())}; nothing to select on")
-    number = {label: i for i, label in enumerate(recipe.labels)}
+    number = {label: i for i, label in enumerate(recipe.labels or ())}
     dev_sets = {}
     for language, examples in examples_of.items():
         examples = examples[: recipe.recipe.dev_limit]
         if recipe.kind == "classification":
             rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
             dev_sets[language] = DevSet(rows, [number[example.label] for example in examples])
+        elif recipe.kind == "question-answering":
+            dev_sets[language] = DevSet(question_windows(tokenizer, examples, recipe.recipe, max_length), examples)
         else:
             # Tag names, not numbers: the run-level F1 treats names that begin with S apart.
             windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
@@ -247,7 +285,7 @@ def finetune(
     # Dropout and the head's first weights can only draw from torch's global generator: lend it a seed, then restore it.
     with torch.random.fork_rng():
         torch.manual_seed(generator(seed, "dropout and head").initial_seed())
-        head = HEADS[recipe.kind](encoder.config.width, len(recipe.labels), hyper.dropout, encoder.config.init_std)
+        head = HEADS[recipe.kind](encoder.config.width, recipe.classes(), hyper.dropout, encoder.config.init_std)
         model = nn.ModuleDict({"encoder": encoder, "head": head}).to(device)
 
         updates_per_epoch = math.ceil(len(train.rows) / hyper.batch)
@@ -354,8 +392,8 @@ def train_step(
         )
         rows, languages = [train.rows[i] for i in part], [train.languages[i] for i in part]
         with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
-            states_BTD, _ = encode(model["encoder"], rows, languages, device)
-            logits = model["head"](states_BTD)  # (B, C) or (B, T, C)
+            states_BTD, real_BT = encode(model["encoder"], rows, languages, device)
+            logits = model["head"](states_BTD, real_BT)  # (B, C), (B, T, C) or (B, 2, T)
         loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         loss = loss / labelled
         loss.backward()
@@ -373,12 +411,24 @@ def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device:
         if recipe.kind == "classification":
             classes = classify(model["encoder"], model["head"], dev_set.rows, language, PREDICT_ROWS, device)
             scores[language] = measure(dev_set.gold, classes)
+        elif recipe.kind == "question-answering":
+            found = answers(model["encoder"], model["head"], dev_set, recipe, language, PREDICT_ROWS, device)
+            scores[language] = measure(dev_set.gold, found)
         else:
             found = tag(
                 model["encoder"], model["head"], dev_set.rows, len(dev_set.gold), language, PREDICT_ROWS, device
             )
             scores[language] = measure(dev_set.gold, [[recipe.labels[c] for c in tags] for tags in found])
     return scores
+
+
+def answers(
+    encoder: Encoder, head: nn.Module, part: DevSet, recipe: Recipe, language: str, batch_rows: int, device: str
+) -> dict[str, str]:
+    """{id: text} of each question's best answer."""
+    hyper, questions = recipe.recipe, part.gold
+    spans = answer(encoder, head, part.rows, len(questions), language, batch_rows, hyper.max_answer, hyper.best, device)
+    return {one.id: one.context[begin:end] for one, (begin, end) in zip(questions, spans, strict=True)}
 
 
 if __name__ == "__main__":

@@ -920,6 +920,9 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     if resolved["recipe"].get("selection") == "en_dev":
         languages_of["dev"] = ["en"]
     resolved["datasets"] = expand_datasets(config, resolved["datasets"], languages_of, shown)
+    if how.get("pairs"):
+        own = resolved["languages"]
+        resolved["languages"] = [f"{context}-{question}" for context in own for question in own]
     return resolved
 
 

@@ -1,7 +1,8 @@
-"""Predict the test part of one task in every language: labels, tags, or nearest neighbours. Reads no gold label.
+"""Predict the test part of one task in every language: labels, tags, answers, nearest neighbours, mined pairs, links.
 
-Writes a folder, whole or not at all: test-<language>.tsv in XTREME's submission format, and predictions.json, which
-says to which model and inputs they belong. Retrieval adds layers-<language>.tsv: both directions, every layer.
+Reads no gold of the test part; mining sets its threshold on dev. Writes a folder, whole or not at all:
+test-<language>.tsv in XTREME's submission format, and predictions.json, which says to which model and inputs they
+belong. Retrieval and alignment add layers-<language>.tsv: every layer.
 """
 
 import argparse
@@ -16,14 +17,25 @@ from torch import nn
 
 from atomic import write_json
 from engine.checkpoint import load_encoder, load_weights
-from engine.heads import HEADS, classify, mean_states, nearest, tag
+from engine.heads import HEADS, align_words, classify, mean_states, nearest, tag
+from engine.mining import best_threshold
 from engine.model import Encoder
-from engine.rows import pair_rows, sentence_rows, tag_windows
+from engine.retrieval import mined
+from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
-from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
-from tasks import task_module, tatoeba
-from tasks.recipe import Recipe, load_recipe, raw_paths
+from finetune import (
+    DevSet,
+    add_common_arguments,
+    answers,
+    check_vocabulary,
+    longest_row,
+    pick_device,
+    question_windows,
+)
+from tasks import task_module, tatoeba, word_alignment
+from tasks.bucc import Piles
+from tasks.recipe import FINETUNED_KINDS, Recipe, load_recipe, raw_paths
 
 
 def main() -> None:
@@ -34,12 +46,15 @@ def main() -> None:
     encoder, metadata = load_encoder(args.model)
     check_vocabulary(metadata, args.model, args.spm)
     device = pick_device(args.device)
-    head = None if recipe.kind == "retrieval" else load_head(args.model, encoder, metadata, recipe).to(device)
+    check_model(args.model, metadata, recipe)
+    head = load_head(args.model, encoder, metadata, recipe).to(device) if recipe.kind in FINETUNED_KINDS else None
     encoder.to(device)
 
     module = task_module(recipe.task)
     paths = raw_paths(recipe, args.raw, args.datasets)
-    test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
+    enforce = args.counts == "upstream"
+    test = module.read_test(paths, recipe.languages, recipe.expected("test", enforce))
+    dev = module.read_dev(paths, recipe.languages, recipe.expected("dev", enforce)) if recipe.kind == "mining" else {}
     out = Path(args.out)
     folder = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     shutil.rmtree(folder, ignore_errors=True)
@@ -49,7 +64,9 @@ def main() -> None:
         for language in recipe.languages:
             examples = test[language]
             described[language] = {"n": len(module.gold_of(examples)), "inputs_sha256": module.inputs_of(examples)}
-            predict_language(folder, language, examples, recipe, encoder, head, tokenizer, args.batch, device)
+            described[language] |= predict_language(
+                folder, language, examples, dev.get(language), recipe, encoder, head, tokenizer, args.batch, device
+            )
             print(f"{recipe.task} {language}: {described[language]['n']} predicted", flush=True)
         write_json(folder / "predictions.json", describe(args, recipe, encoder, metadata, described))
         shutil.rmtree(out, ignore_errors=True)
@@ -73,17 +90,27 @@ def parse_arguments() -> SimpleNamespace:
     return parser.parse_args()
 
 
-def load_head(path: str, encoder: Encoder, metadata: dict[str, str], recipe: Recipe) -> nn.Module:
-    if metadata.get("task") != recipe.task or metadata.get("setting") != recipe.setting:
+def check_model(path: str, metadata: dict[str, str], recipe: Recipe) -> None:
+    """The weights are those of the task and setting that this recipe predicts with."""
+    if recipe.model:
+        wanted = (recipe.model["task"], recipe.model["setting"])
+    elif recipe.kind in FINETUNED_KINDS:
+        wanted = (recipe.task, recipe.setting)
+    else:
+        return
+    if (metadata.get("task"), metadata.get("setting")) != wanted:
         raise UserError(
             f"{path}: fine-tuned on {metadata.get('task', 'nothing')} {metadata.get('setting', '')}, "
-            f"but the recipe is for {recipe.task} {recipe.setting}; give the weights that finetune.py wrote for it"
+            f"but the recipe is for {' '.join(wanted)}; give the weights that finetune.py wrote for it"
         )
+
+
+def load_head(path: str, encoder: Encoder, metadata: dict[str, str], recipe: Recipe) -> nn.Module:
     if json.loads(metadata["labels"]) != recipe.labels:
         raise UserError(
             f"{path}: its labels are {metadata['labels']}, not the recipe's {recipe.labels}; fine-tune again"
         )
-    head = HEADS[recipe.kind](encoder.config.width, len(recipe.labels), recipe.recipe.dropout)
+    head = HEADS[recipe.kind](encoder.config.width, recipe.classes(), recipe.recipe.dropout)
     weights, _ = load_weights(path)
     head.load_state_dict({k.removeprefix("head."): v for k, v in weights.items() if k.startswith("head.")})
     return head
@@ -93,29 +120,49 @@ def predict_language(
     folder: Path,
     language: str,
     examples,
+    dev,
     recipe: Recipe,
     encoder: Encoder,
     head: nn.Module | None,
     tokenizer: Tokenizer,
     batch_rows: int,
     device: str,
-) -> None:
-    """Write the prediction files of one language."""
+) -> dict:
+    """Write the prediction files of one language; what else there is to say about them."""
     module, max_length = task_module(recipe.task), longest_row(recipe, encoder)
     path = folder / f"test-{language}.tsv"
+    code = language.partition("-")[0]  # of a context and a question, the context's
     if recipe.kind == "classification":
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
-        classes = classify(encoder, head, rows, language, batch_rows, device)
+        classes = classify(encoder, head, rows, code, batch_rows, device)
         module.write_predictions(path, [recipe.labels[c] for c in classes])
     elif recipe.kind == "tagging":
         windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
-        tagged = tag(encoder, head, windows, len(examples), language, batch_rows, device)
+        tagged = tag(encoder, head, windows, len(examples), code, batch_rows, device)
         module.write_predictions(path, [[recipe.labels[c] for c in tags] for tags in tagged])
-    else:
-        by_layer = retrieve(examples, language, max_length, encoder, tokenizer, batch_rows, device)
+    elif recipe.kind == "question-answering":
+        part = DevSet(question_windows(tokenizer, examples, recipe.recipe, max_length), examples)
+        module.write_predictions(path, answers(encoder, head, part, recipe, code, batch_rows, device))
+    elif recipe.kind == "retrieval":
+        by_layer = retrieve(examples, code, max_length, encoder, tokenizer, batch_rows, device)
         layer = recipe.recipe.layer_of(encoder.config.layers)
         module.write_predictions(path, by_layer["en-xx", layer])
         tatoeba.write_layer_predictions(folder / f"layers-{language}.tsv", by_layer)
+    elif recipe.kind == "alignment":
+        sides = ([line.split() for line in side] for side in (examples.first, examples.second))
+        pairs = word_pairs(tokenizer, *sides, max_length)
+        links = align_words(encoder, pairs, code, recipe.recipe.iterations, batch_rows, device)
+        module.write_predictions(path, links[recipe.recipe.layer_of(encoder.config.layers)])
+        word_alignment.write_layer_predictions(folder / f"layers-{language}.tsv", links)
+    else:
+
+        def scored(piles: Piles) -> list[tuple[float, tuple[str, str]]]:
+            return mine(piles, code, recipe, max_length, encoder, tokenizer, batch_rows, device)
+
+        threshold, f1 = best_threshold(scored(dev), dev.gold)
+        module.write_predictions(path, [pair for score, pair in scored(examples) if score >= threshold])
+        return {"threshold": threshold, "dev_f1": f1}
+    return {}
 
 
 def retrieve(
@@ -138,9 +185,33 @@ def retrieve(
     return answers
 
 
+def mine(
+    piles: Piles,
+    language: str,
+    recipe: Recipe,
+    max_length: int,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    batch_rows: int,
+    device: str,
+) -> list[tuple[float, tuple[str, str]]]:
+    """(score, ids) by falling score. Equal sentences are searched as one, and left out: which of them is meant is not
+    known."""
+    layer = recipe.recipe.layer_of(encoder.config.layers)
+    vectors, ids = [], []
+    for pile, code in ((piles.foreign, language), (piles.english, "en")):
+        ids_of: dict[str, list[str]] = {}
+        for id_, sentence in pile.items():
+            ids_of.setdefault(sentence, []).append(id_)
+        rows = sentence_rows(tokenizer, list(ids_of), max_length)
+        vectors.append(mean_states(encoder, rows, code, batch_rows, device, layers=[layer])[0])
+        ids.append([own[0] if len(own) == 1 else None for own in ids_of.values()])
+    candidates = [(score, (ids[0][q], ids[1][m])) for score, q, m in mined(*vectors, recipe.recipe.neighbours)]
+    return [(score, pair) for score, pair in candidates if None not in pair]
+
+
 def describe(args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], languages: dict) -> dict:
-    retrieval = recipe.kind == "retrieval"
-    pretrain_seed = metadata.get("seed" if retrieval else "pretrain_seed")
+    pretrain_seed = metadata.get("pretrain_seed", metadata.get("seed"))
     return {
         "run": args.run,
         "scale": args.scale,
@@ -156,7 +227,7 @@ def describe(args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], l
         "commit": metadata.get("commit"),
         "dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
         "layers": encoder.config.layers,
-        "layer": recipe.recipe.layer_of(encoder.config.layers) if retrieval else None,
+        "layer": None if recipe.kind in FINETUNED_KINDS else recipe.recipe.layer_of(encoder.config.layers),
         "selection": json.loads(metadata["selection"]) if "selection" in metadata else None,
         "languages": languages,
     }

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 from atomic import write_json
 from datasets import DATASETS_TSV
-from engine.alignments import diagonal_chance
+from engine.alignments import Alignment, diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
 from errors import UserError, run_main
-from tasks import TASKS, measure_of, task_module, tatoeba
+from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
 
 CHANCES = {
     "majority": majority,
@@ -79,13 +79,18 @@ def score_folder(args: SimpleNamespace) -> dict:
         check_inputs(folder, described, language, module.inputs_of(test[language]))
         gold = module.gold_of(test[language])
         predictions = module.read_predictions(folder / f"test-{language}.tsv", gold)
-        if recipe.task == "tatoeba":
+        where = f"{recipe.task} test of {language}"
+        if recipe.kind == "retrieval":
             by_layer = tatoeba.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
             scores += retrieval_entries(language, gold, by_layer, described["layer"])
             if by_layer["en-xx", described["layer"]] != predictions:
                 raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
+        elif recipe.kind == "alignment":
+            by_layer = word_alignment.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
+            if by_layer[described["layer"]] != predictions:
+                raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
+            scores += alignment_entries(metrics, language, gold, by_layer, described["layer"])
         else:
-            where = f"{recipe.task} test of {language}"
             scores += entries(recipe.task, metrics, language, gold, predictions, where)
     return {
         **{key: described.get(key) for key in FROM_PREDICTIONS},
@@ -149,7 +154,10 @@ def entries(task: str, metrics: dict[str, str], language: str, gold: list, predi
     for name, chance in metrics.items():
         measure = measure_of(task, name)
         level = chance_level(chance, measure, gold)
-        found.append(entry(language, name, measure(gold, predictions), len(flat_gold), level))
+        n = (
+            len(gold) if task == "bucc" else len(flat_gold)
+        )  # pairs of ids are single answers, tags of a sentence are not
+        found.append(entry(language, name, measure(gold, predictions), n, level))
     return found
 
 
@@ -175,6 +183,18 @@ def retrieval_entries(
     ]
 
 
+def alignment_entries(
+    metrics: dict[str, str], language: str, gold: list[Alignment], by_layer: list[list], layer: int
+) -> list[dict]:
+    """Each metric at the task's layer, and the headline one at every layer."""
+    of_layer = [entries("word-alignment", metrics, language, gold, found, language) for found in by_layer]
+    chosen = [{**one, "layer": layer} for one in of_layer[layer]]
+    headline = chosen[0]["metric"]
+    return chosen + [
+        {**own[0], "metric": f"{headline}-by-layer", "layer": number} for number, own in enumerate(of_layer)
+    ]
+
+
 def entry(
     language: str, metric: str, value: float, n: int, chance: float, layer: int | None = None, direction=None
 ) -> dict:
@@ -185,10 +205,15 @@ def entry(
 def signature(recipe, described: dict) -> str:
     """Everything that two scores must share to be comparable, in one line."""
     parts = [recipe.metric]
-    if recipe.kind == "retrieval":
-        parts += [f"layer={described['layer']}/{described['layers']}", "pooling=mean", "similarity=cosine"]
-    else:
+    if recipe.kind == "alignment":
+        parts += [f"layer={described['layer']}/{described['layers']}", f"transport={recipe.recipe.iterations}"]
+    elif recipe.kind in ("retrieval", "mining"):
+        parts += [f"layer={described['layer']}/{described['layers']}", "pooling=mean"]
+        parts += ["similarity=cosine" if recipe.kind == "retrieval" else f"margin=ratio/{recipe.recipe.neighbours}"]
+    elif not recipe.model:
         parts += [f"dev={recipe.recipe.selection.removesuffix('_dev')}", f"train={'+'.join(recipe.train_languages)}"]
+    if recipe.model:
+        parts += [f"model={recipe.model['task']}/{recipe.model['setting']}"]
     parts += [f"max={described['max_length']}", f"recipe={described['recipe']}", f"version={recipe.version}"]
     return "|".join(parts)
 

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from engine.alignments import Link
 from engine.model import Encoder, initialise
-from engine.rows import Window, ordered_batches, pad
+from engine.rows import AnswerWindow, Window, WordPair, ordered_batches, pad
 from engine.tokenizer import EOS
+from engine.transport import transport_links, word_links
 
 IGNORED = -100  # label of a place that carries none
 
@@ -26,7 +28,7 @@ class ClassificationHead(nn.Module):
         self.output = nn.Linear(width, classes)
         initialise(self, init_std)
 
-    def forward(self, states_BTD: Tensor) -> Tensor:
+    def forward(self, states_BTD: Tensor, real_BT: Tensor) -> Tensor:
         return self.output(self.dropout(torch.tanh(self.dense(states_BTD[:, 0]))))  # (B, C)
 
 
@@ -39,8 +41,25 @@ class TaggingHead(nn.Module):
         self.output = nn.Linear(width, classes)
         initialise(self, init_std)
 
-    def forward(self, states_BTD: Tensor) -> Tensor:
+    def forward(self, states_BTD: Tensor, real_BT: Tensor) -> Tensor:
         return self.output(self.dropout(states_BTD))  # (B, T, C)
+
+
+class AnswerHead(nn.Module):
+    """State of each token -> dropout -> linear, once for the start of the answer and once for its end.
+
+    The tokens are the classes; padding is none of them.
+    """
+
+    def __init__(self, width: int, classes: int, dropout: float, init_std: float = 0.02):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, classes)
+        initialise(self, init_std)
+
+    def forward(self, states_BTD: Tensor, real_BT: Tensor) -> Tensor:
+        scores_B2T = self.output(self.dropout(states_BTD)).transpose(1, 2)
+        return scores_B2T.masked_fill(~real_BT[:, None], -torch.inf)  # (B, 2, T)
 
 
 def encode(
@@ -69,7 +88,7 @@ def language_number(encoder: Encoder, code: str) -> int:
     return codes.index(code if code in codes else "en")
 
 
-HEADS = {"classification": ClassificationHead, "tagging": TaggingHead}
+HEADS = {"classification": ClassificationHead, "tagging": TaggingHead, "question-answering": AnswerHead}
 
 
 @torch.no_grad()
@@ -86,8 +105,8 @@ def classify(
     head.eval()
     classes = [0] * len(rows)
     for batch in ordered_batches([len(row) for row in rows], batch_rows):
-        states_BTD, _ = encode(encoder, [rows[i] for i in batch], [language] * len(batch), device)
-        best_B = head(states_BTD).argmax(-1).tolist()
+        states_BTD, real_BT = encode(encoder, [rows[i] for i in batch], [language] * len(batch), device)
+        best_B = head(states_BTD, real_BT).argmax(-1).tolist()
         for i, best in zip(batch, best_B, strict=True):
             classes[i] = best
     return classes
@@ -108,8 +127,8 @@ def tag(
     head.eval()
     tags: list[list[int]] = [[] for _ in windows]
     for batch in ordered_batches([len(window.row) for window in windows], batch_rows):
-        states_BTD, _ = encode(encoder, [windows[i].row for i in batch], [language] * len(batch), device)
-        best_BT = head(states_BTD).argmax(-1).tolist()
+        states_BTD, real_BT = encode(encoder, [windows[i].row for i in batch], [language] * len(batch), device)
+        best_BT = head(states_BTD, real_BT).argmax(-1).tolist()
         for i, best_T in zip(batch, best_BT, strict=True):
             tags[i] = [best_T[place] for place in windows[i].first]
     glued: list[list[int]] = [[] for _ in range(sentences)]
@@ -119,23 +138,105 @@ def tag(
 
 
 @torch.no_grad()
+def answer(
+    encoder: Encoder,
+    head: nn.Module,
+    windows: Sequence[AnswerWindow],
+    questions: int,
+    language: str,
+    batch_rows: int,
+    max_answer: int,
+    best: int,
+    device: str = "cpu",
+) -> list[tuple[int, int]]:
+    """The characters of its context, first and one past the last, that answer each question best."""
+    encoder.eval()
+    head.eval()
+    found: list[tuple[float, int, int, int]] = [(-torch.inf, 0, 0, 0)] * questions
+    for batch in ordered_batches([len(window.row) for window in windows], batch_rows):
+        states_BTD, real_BT = encode(encoder, [windows[i].row for i in batch], [language] * len(batch), device)
+        scores_B2T = head(states_BTD, real_BT).float().cpu()
+        for i, scores_2T in zip(batch, scores_B2T, strict=True):
+            window = windows[i]
+            if not window.places:
+                continue
+            score, first, last = best_span(
+                scores_2T[:, window.first :][:, : len(window.places)], window, max_answer, best
+            )
+            own = (score, -i, window.places[first][0], window.places[last][1])
+            found[window.question] = max(found[window.question], own)
+    return [(begin, end) for _, _, begin, end in found]
+
+
+def best_span(scores_2N: Tensor, window: AnswerWindow, max_answer: int, best: int) -> tuple[float, int, int]:
+    """(score, first, last piece of the context) with the highest sum of the two scores among the `best` starts and
+    ends; a start counts in the window where it has most context alone."""
+    central_N = torch.tensor(window.central)
+    starts, ends = (
+        list(zip(values.tolist(), places.tolist(), strict=True))
+        for values, places in (
+            side_N.sort(descending=True, stable=True)
+            for side_N in (scores_2N[0].masked_fill(~central_N, -torch.inf), scores_2N[1])
+        )
+    )
+    spans = [
+        (start + end, -first, -last)
+        for start, first in starts[:best]
+        for end, last in ends[:best]
+        if 0 <= last - first < max_answer
+    ]
+    score, first, last = max(spans, default=(-torch.inf, -starts[0][1], -starts[0][1]))  # no end behind any start
+    return score, -first, -last
+
+
+@torch.no_grad()
 def mean_states(
-    encoder: Encoder, rows: Sequence[Sequence[int]], language: str, batch_rows: int, device: str = "cpu"
+    encoder: Encoder,
+    rows: Sequence[Sequence[int]],
+    language: str,
+    batch_rows: int,
+    device: str = "cpu",
+    layers: Sequence[int] | None = None,
 ) -> Tensor:
-    """Mean over each row's tokens, specials included and padding not, at every layer: (layers + 1, rows, D), on CPU.
+    """Mean over each row's tokens, specials included and padding not, at every layer or at some: (layers, rows, D), on
+    the CPU.
 
     Equal rows are encoded once, so that they get equal vectors whatever they are batched with.
     """
     encoder.eval()
+    wanted = range(len(encoder.blocks) + 1) if layers is None else layers
     unique = sorted({tuple(row) for row in rows}, key=lambda row: (len(row), row))
     number = {row: i for i, row in enumerate(unique)}
-    means = torch.empty(len(encoder.blocks) + 1, len(unique), encoder.config.width)
+    means = torch.empty(len(wanted), len(unique), encoder.config.width)
     for batch in ordered_batches([len(row) for row in unique], batch_rows):
-        layers, real_BT = encode(encoder, [unique[i] for i in batch], [language] * len(batch), device, all_layers=True)
+        states, real_BT = encode(encoder, [unique[i] for i in batch], [language] * len(batch), device, all_layers=True)
         weights_BT1 = (real_BT / real_BT.sum(1, keepdim=True))[..., None]
-        for layer, states_BTD in enumerate(layers):
-            means[layer, batch] = (states_BTD * weights_BT1).sum(1).float().cpu()
+        for place, layer in enumerate(wanted):
+            means[place, batch] = (states[layer] * weights_BT1).sum(1).float().cpu()
     return means[:, [number[tuple(row)] for row in rows]]
+
+
+@torch.no_grad()
+def align_words(
+    encoder: Encoder,
+    pairs: Sequence[WordPair],
+    language: str,
+    iterations: int,
+    batch_rows: int,
+    device: str = "cpu",
+) -> list[list[frozenset[Link]]]:
+    """Links between the words of each pair, at every layer, from the dot products of the states of their pieces."""
+    encoder.eval()
+    links: list[list[frozenset[Link]]] = [[frozenset()] * len(pairs) for _ in range(len(encoder.blocks) + 1)]
+    for batch in ordered_batches([len(pair.row) for pair in pairs], batch_rows):
+        states, _ = encode(encoder, [pairs[i].row for i in batch], [language] * len(batch), device, all_layers=True)
+        for layer, states_BTD in enumerate(states):
+            for i, states_TD in zip(batch, states_BTD.float().cpu(), strict=True):
+                x, y = len(pairs[i].words_X), len(pairs[i].words_Y)
+                similarity_XY = states_TD[1 : 1 + x] @ states_TD[2 + x : 2 + x + y].T
+                found = transport_links(similarity_XY.numpy(), iterations)
+                links[layer][i] = word_links(found, pairs[i].words_X, pairs[i].words_Y)
+    return links
 
 
 def nearest(queries_QD: Tensor, keys_KD: Tensor, block: int = 1024) -> tuple[list[int], list[int]]:

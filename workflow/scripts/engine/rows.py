@@ -22,6 +22,24 @@ class Window(NamedTuple):
     first: list[int]
 
 
+class AnswerWindow(NamedTuple):
+    """A row of one question and a part of its context."""
+
+    question: int
+    row: list[int]
+    first: int  # place of the first piece of the context
+    places: list[tuple[int, int]]  # characters of the context that each of these pieces stands for
+    central: list[bool]  # is this the window in which the piece has the most context?
+
+
+class WordPair(NamedTuple):
+    """A row of two sentences, and the number of the word that each piece of a side belongs to."""
+
+    row: list[int]
+    words_X: list[int]
+    words_Y: list[int]
+
+
 def sentence_rows(tokenizer: Tokenizer, sentences: Sequence[str], max_length: int) -> list[list[int]]:
     """<s> sentence </s>, cut at max_length."""
     return [[BOS, *ids[: max_length - 2], EOS] for ids in tokenizer.encode(sentences)]
@@ -36,7 +54,7 @@ def pair_rows(tokenizer: Tokenizer, firsts: Sequence[str], seconds: Sequence[str
     return rows
 
 
-def cut_pair(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
+def cut_pair(a: list, b: list, room: int) -> tuple[list, list]:
     """Take tokens off the end of the longer side (the second of two equals) until both fit."""
     excess = len(a) + len(b) - room
     if excess <= 0:
@@ -72,6 +90,68 @@ def tag_windows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], max_le
         if first:
             windows.append(Window(index, [*row, EOS], first))
     return windows
+
+
+def answer_windows(
+    tokenizer: Tokenizer,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    max_length: int,
+    max_query: int,
+    stride: int,
+) -> list[AnswerWindow]:
+    """<s> question </s></s> part of the context </s>; each part begins `stride` pieces after the one before."""
+    encoded = dict(zip(unique := sorted(set(contexts)), tokenizer.encode_with_places(unique), strict=True))
+    windows = []
+    for index, (query, context) in enumerate(zip(tokenizer.encode(questions), contexts, strict=True)):
+        pieces, places = encoded[context]
+        head = [BOS, *query[: min(max_query, max_length - 5)], EOS, EOS]
+        room = max_length - len(head) - 1
+        starts = [0]
+        while starts[-1] + room < len(pieces):
+            starts.append(starts[-1] + min(stride, room))
+        of_piece = [most_context(i, starts, room, len(pieces)) for i in range(len(pieces))]
+        for number, start in enumerate(starts):
+            part = slice(start, start + room)
+            central = [own == number for own in of_piece[part]]
+            windows.append(AnswerWindow(index, [*head, *pieces[part], EOS], len(head), places[part], central))
+    return windows
+
+
+def most_context(piece: int, starts: Sequence[int], room: int, pieces: int) -> int:
+    """Of the windows that hold this piece, the number of the one that shows most of both its sides, as BERT's code has
+    it: the smaller side counts, and a hundredth of the window's length."""
+    best, found = -1.0, 0
+    for number, start in enumerate(starts):
+        end = min(start + room, pieces)
+        if start <= piece < end:
+            context = min(piece - start, end - 1 - piece) + 0.01 * (end - start)
+            if context > best:
+                best, found = context, number
+    return found
+
+
+def answer_labels(window: AnswerWindow, begin: int, end: int) -> list[int]:
+    """Places of the first and the last piece of the characters begin ... end - 1, or of <s> where they are not here."""
+    inside = [i for i, (left, right) in enumerate(window.places) if left < end and right > begin]
+    if not inside or window.places[inside[0]][0] > begin or window.places[inside[-1]][1] < end:
+        return [0, 0]
+    return [window.first + inside[0], window.first + inside[-1]]
+
+
+def word_pairs(
+    tokenizer: Tokenizer, firsts: Sequence[Sequence[str]], seconds: Sequence[Sequence[str]], max_length: int
+) -> list[WordPair]:
+    """<s> first </s> second </s>, each word encoded on its own; the longer side is cut first."""
+    words = sorted({word for side in (firsts, seconds) for sentence in side for word in sentence})
+    pieces_of = dict(zip(words, (pieces or [UNK] for pieces in tokenizer.encode(words)), strict=True))
+    pairs = []
+    for first, second in zip(firsts, seconds, strict=True):
+        a, b = ([(i, piece) for i, word in enumerate(side) for piece in pieces_of[word]] for side in (first, second))
+        a, b = cut_pair(a, b, max_length - 3)
+        row = [BOS, *(piece for _, piece in a), EOS, *(piece for _, piece in b), EOS]
+        pairs.append(WordPair(row, [i for i, _ in a], [i for i, _ in b]))
+    return pairs
 
 
 def pad(rows: Sequence[Sequence[int]], device: str | torch.device = "cpu") -> tuple[Tensor, Tensor]:

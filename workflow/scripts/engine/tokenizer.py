@@ -34,6 +34,22 @@ class Tokenizer:
         """SentencePiece's own ids, for callers that shift them in bulk."""
         return self.pieces.encode(list(sentences), num_threads=threads)
 
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Model ids of each text, and from which to which character of it each piece goes, white space left out."""
+        found = []
+        for text, pieces in zip(texts, self.pieces.encode(list(texts), return_type="offset_mapping"), strict=True):
+            ids = [piece + 1 if piece else UNK for piece in pieces["ids"]]
+            found.append((ids, [trimmed(text, *place) for place in pieces["offsets"]]))
+        return found
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of model ids; specials are left out."""
         return self.pieces.decode([int(i) - 1 for i in ids if FIRST_PIECE <= i < self.mask])
+
+
+def trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
+    while begin < end and text[begin].isspace():
+        begin += 1
+    while begin < end and text[end - 1].isspace():
+        end -= 1
+    return begin, end

@@ -1,7 +1,8 @@
-"""MLQA: questions about Wikipedia in 7 languages; here question and context are of one language (XLT).
+"""MLQA: questions about Wikipedia in 7 languages; question and context are of one language, `de` (XLT), or of two,
+context before question, `de-en` (G-XLT).
 
 F1 and exact match by MLQA's own script, in the language of the context. Trained on English SQuAD 1.1, or on its machine
-translations. read_gold takes the files of other pairs of languages (G-XLT) too.
+translations.
 """
 
 import re
@@ -36,9 +37,10 @@ def read_mlqa(
 ) -> dict[str, list[Question]]:
     questions = {}
     for language in languages:
-        member = f"MLQA_V1/{split}/{split}-context-{language}-question-{language}.json"
+        context, _, question = language.partition("-")
+        member = f"MLQA_V1/{split}/{split}-context-{context}-question-{question or context}.json"
         where = f"{path}, {member}"
-        questions[language] = parse_squad(read_zip_bytes(path, member), where, language)
+        questions[language] = parse_squad(read_zip_bytes(path, member), where, context)
         check_count(len(questions[language]), counts.get(language), where)
     return questions
 

@@ -83,6 +83,10 @@ class Recipe:
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
 
+    def classes(self) -> int:
+        """What the head has outputs for: the labels, or start and end of an answer."""
+        return len(self.labels) if self.labels else 2
+
     def expected(self, split: str, enforce: bool) -> dict[str, int]:
         """Rows per language that the upstream files of a split have; nothing where they are not enforced."""
         counts = self.counts.get(split, {}) if enforce else {}
@@ -131,6 +135,8 @@ def _check(recipe: Recipe, path: str) -> None:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
         require(ok, "recipe.layer", "say `layer` and `of`, the depth that it is counted in")
         return
+    if recipe.kind in ("classification", "tagging"):
+        require(bool(recipe.labels), "labels", "none; name what there is to tell apart")
     if recipe.kind == "question-answering":
         for key in ("stride", "max_query", "max_answer"):
             require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number of pieces is needed")
@@ -143,7 +149,8 @@ def _check(recipe: Recipe, path: str) -> None:
     require(hyper.selection in SELECTIONS, "recipe.selection", f"use one of {', '.join(SELECTIONS)}")
     require(hyper.precision in ("fp32", "bf16"), "recipe.precision", "use fp32 or bf16")
     if hyper.code_switch:
-        require(recipe.kind == "classification", "recipe.code_switch", "is for pairs of sentences")
+        pairs = recipe.kind in ("classification", "question-answering")
+        require(pairs, "recipe.code_switch", "is for pairs of sentences, and of question and context")
         require("en" not in recipe.train_languages, "train_languages", "code_switch mixes translations with English")
         require(hyper.batch % 2 == 0, "recipe.batch", "an even number with code_switch, which parts no two pairs")
     both = hyper.warmup_fraction is not None and hyper.warmup_steps is not None

@@ -31,9 +31,12 @@ DEV_SHARE = 0.1
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    """English of the training file without what dev takes of it; other languages are English in translation."""
+    """English of the training file without what dev takes of it; other languages are English in translation, without
+    the same questions."""
     translated = {language: f"train-{language}" for language in languages if language != "en"}
     questions = read_files(paths, translated, counts)
+    held_out = {question.id for question in english(paths["dev-en"], {})[1]} if translated else set()
+    questions = {language: [one for one in own if one.id not in held_out] for language, own in questions.items()}
     if "en" in languages:
         questions["en"] = english(paths["train-en"], counts)[0]
     return {language: questions[language] for language in languages}

@@ -97,7 +97,18 @@ def read_gold(path: str | Path, language: str) -> list[Alignment]:
 
 
 def read_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[frozenset[Link]]:
-    lines = read_lines(path)
+    return parse_links(read_lines(path), gold, str(path))
+
+
+def read_layer_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[list[frozenset[Link]]]:
+    """Of each layer, 0 the embedding output: one tab-separated column each."""
+    rows = [line.split("\t") for line in read_lines(path)]
+    if len({len(row) for row in rows}) != 1:
+        raise UserError(f"{path}: its lines have different numbers of layers; predict again")
+    return [parse_links(column, gold, str(path)) for column in zip(*rows, strict=True)]
+
+
+def parse_links(lines: Sequence[str], gold: Sequence[Alignment], path: str) -> list[frozenset[Link]]:
     if len(lines) != len(gold):
         raise UserError(f"{path}: {len(lines)} lines for {len(gold)} sentence pairs; they are for others, or cut short")
     found = []
@@ -117,4 +128,12 @@ def read_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[frozen
 
 
 def write_predictions(path: str | Path, alignments: Sequence[frozenset[Link]]) -> None:
-    write_lines(path, [" ".join(f"{i}-{j}" for i, j in sorted(links)) for links in alignments])
+    write_lines(path, map(links_text, alignments))
+
+
+def write_layer_predictions(path: str | Path, by_layer: Sequence[Sequence[frozenset[Link]]]) -> None:
+    write_lines(path, ["\t".join(map(links_text, layers)) for layers in zip(*by_layer, strict=True)])
+
+
+def links_text(links: frozenset[Link]) -> str:
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
