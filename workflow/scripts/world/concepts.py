@@ -14,6 +14,7 @@ ADVERBS = 6
 PLACE_CLASS = {"in": "place", "with": "tool", "for": "person"}  # of the phrase after each preposition
 PREPOSITIONS = tuple(PLACE_CLASS)
 ENTITIES = {"PER": 8, "LOC": 6, "ORG": 2}
+KIND_OF_NAME = {"PER": "person", "ORG": "person", "LOC": "place"}  # in whose place a name stands
 FIRST_YEAR, LAST_YEAR = 2001, 2009
 ZIPF_EXPONENT = 0.7
 GENERAL_SHARE = 0.04  # of noun phrases: they name the kind ("the animal") in place of the thing
@@ -69,6 +70,9 @@ class Event:
         )
 
 
+Pair = tuple[Concept, Concept | None]
+
+
 @dataclass(frozen=True)
 class World:
     seed: int
@@ -82,6 +86,7 @@ class World:
     adjective_classes: dict[str, tuple[str, ...]]
     concepts: list[Concept]
     held_out_cores: dict[tuple[str, ...], bool] = field(default_factory=dict)  # remembered draws
+    pairs: dict[tuple[str, bool], list[Pair]] = field(default_factory=dict)  # remembered answers of cores()
 
     def hypernym(self, concept: Concept) -> Concept:
         return self.nouns[concept.cls][-1]
@@ -92,6 +97,31 @@ class World:
             draw = random.Random(f"{self.seed}/core/{'/'.join(core)}").random()
             self.held_out_cores[core] = draw < HELD_OUT_SHARE
         return self.held_out_cores[core]
+
+    def cores(self, verb: Concept, held_out: bool) -> list[Pair]:
+        """Every subject and object of a verb on this side of the world, for draws that would rarely fit."""
+        key = (verb.name, held_out)
+        if key not in self.pairs:
+            objects: list[Concept | None] = [None]
+            if verb.name in self.object_class:
+                objects = [*self.things(self.object_class[verb.name], ("PER", "LOC"))]
+            self.pairs[key] = [
+                (subject, object_)
+                for subject in self.things(self.subject_class[verb.name], ("PER", "ORG"))
+                for object_ in objects
+                if subject != object_
+                and self.held_out(Event(NounPhrase(subject), verb, object_ and NounPhrase(object_))) == held_out
+            ]
+        return self.pairs[key]
+
+    def things(self, cls: str, names: tuple[str, ...]) -> list[Concept]:
+        """What a phrase of this class can name, without the word for its kind."""
+        named = [entity for kind in names if KIND_OF_NAME[kind] == cls for entity in self.entities[kind]]
+        return [*self.nouns[cls][:-1], *named]
+
+    def kind_of(self, head: Concept) -> str:
+        """The class of nouns that says what it is, also of a name."""
+        return KIND_OF_NAME.get(head.cls, head.cls)
 
 
 def build_concepts(seed: int) -> World:
@@ -167,15 +197,18 @@ class Storyteller:
         verb = rng.choice(pool)
         subject = self.noun_phrase(world.subject_class[verb.name], "subject")
         cls = world.object_class.get(verb.name)
-        event = Event(subject, verb, self.noun_phrase(cls, "object") if cls else None, past=rng.random() < 0.5)
+        object_ = self.noun_phrase(cls, "object") if cls else None
+        past = rng.random() < 0.5
+        preposition = place = adverb = year = None
         if rng.random() < 0.4:
             preposition = rng.choice(PREPOSITIONS)
-            event = replace(event, preposition=preposition, place=self.noun_phrase(PLACE_CLASS[preposition], "place"))
+            place = self.noun_phrase(PLACE_CLASS[preposition], "place")
         if rng.random() < 0.25:
-            event = replace(event, adverb=rng.choices(world.adverbs, zipf_weights(ADVERBS))[0])
+            adverb = rng.choices(world.adverbs, zipf_weights(ADVERBS))[0]
         elif rng.random() < 0.12:
-            event = replace(event, year=rng.randint(FIRST_YEAR, LAST_YEAR), past=True)
-        return replace(event, negated=rng.random() < 0.12)
+            year, past = rng.randint(FIRST_YEAR, LAST_YEAR), True
+        negated = rng.random() < 0.12
+        return Event(subject, verb, object_, preposition, place, adverb, year, past, negated)
 
     def copular_event(self) -> Event:
         cls = self.rng.choice(NOUN_CLASSES)
@@ -200,6 +233,16 @@ class Storyteller:
             if not self.world.held_out(taken_up):
                 return taken_up
         return event
+
+
+def described(world: World, rng: random.Random, head: Concept) -> NounPhrase:
+    """A noun with an adjective or without, of any number; a name as it is."""
+    if head.kind == "entity":
+        return NounPhrase(head)
+    adjective = None
+    if rng.random() < 0.4:
+        adjective = rng.choice([a for a in world.adjectives if head.cls in world.adjective_classes[a.name]] or [None])
+    return NounPhrase(head, adjective, definite=rng.random() < 0.6, plural=rng.random() < 0.25)
 
 
 def document(world: World, rng: random.Random, sentences: int) -> list[Event]:

@@ -200,7 +200,8 @@ class Speaker:
         self.world, self.language = world, language
 
     def word(self, concept: Concept, suffixes: list[str]) -> str:
-        return self.language.stems[concept.name] + "".join(self.language.suffix[name] for name in suffixes)
+        stem = self.language.stems[concept.name]
+        return stem + "".join([self.language.suffix[name] for name in suffixes]) if suffixes else stem
 
     def noun_phrase(self, phrase: NounPhrase, role: str, preposition: str | None = None) -> list[tuple]:
         """(form, upos, source, relation, lemma, is_head) of each word, the adposition included where there is one."""
@@ -288,20 +289,24 @@ class Speaker:
 
     def attach(self, words: list[tuple], event: Event) -> list[Token]:
         """Dependency heads (dependents of a phrase point at its head, heads at the verb), contractions, full stop."""
-        phrases = [source.partition("/")[0] for _, _, source, _, _, _ in words]
-        heads = {phrase: i for i, (phrase, word) in enumerate(zip(phrases, words, strict=True)) if word[-1]}
+        phrases = [word[2].partition("/")[0] for word in words]
+        heads = {phrases[i]: i for i, word in enumerate(words) if word[5]}
         root = heads.get("verb", heads.get("object", 0))
-        spaced, the = self.language.spaced, self.language.function["the"]
+        spaced, the, contraction = (
+            self.language.spaced,
+            self.language.function["the"],
+            self.language.profile.contraction,
+        )
+        last = len(words) - 1
         tokens = []
         for i, (form, upos, source, relation, lemma, is_head) in enumerate(words):
             head = root if is_head else heads.get(phrases[i], root)
             joined, surface = 0, ""
-            if self.language.profile.contraction and upos == "ADP" and words[i + 1][0] == the:
+            if contraction and upos == "ADP" and words[i + 1][0] == the:
                 joined, surface = 2, form + the[-1]
             if i == root:
                 head, relation = -1, "root"
-            space_after = spaced and i < len(words) - 1
-            tokens.append(Token(form, upos, source, head, relation, lemma, space_after, joined, surface))
+            tokens.append(Token(form, upos, source, head, relation, lemma, spaced and i < last, joined, surface))
         stop = FULL_STOP.get(self.language.profile.script, ".")
         tokens.append(Token(stop, "PUNCT", "stop", root, "punct", stop, False))
         return tokens

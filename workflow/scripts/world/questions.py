@@ -1,17 +1,15 @@
 """Short documents and questions about them: what SQuAD, XQuAD, MLQA and TyDiQA ask."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from world.concepts import PLACE_CLASS, PREPOSITIONS, Concept, Event, NounPhrase, Storyteller, World
+from world.concepts import PLACE_CLASS, PREPOSITIONS, Concept, Event, NounPhrase, World, described
 from world.languages import Token, character_spans, detokenise
 
 FURTHER_EVENTS = (0, 1, 1, 2)  # beside the three that a context always has
 PLACED, IN_A_MANNER = 0.3, 0.15  # shares of events
-CLASS_OF = {"PER": "person", "ORG": "person", "LOC": "place"}
 SOURCE_OF = {"subject": "nsubj", "object": "object", "place": "obl"}  # of a phrase's tokens
-TRIES = 60  # draws of one event before its context is given up: some verbs and objects have no held-out subject
 PER_CONTEXT = 3  # questions
 
 
@@ -33,11 +31,12 @@ class Paragraph:
 def paragraph(world: World, rng: random.Random, held_out: bool) -> Paragraph:
     """Three to five sentences. Two share a verb, two share a thing, so that a question is answered by no word alone."""
     while True:
-        teller = Storyteller(world, rng, topical=0.3)
-        first = told(teller, rng.choice([verb for verb in world.verbs if verb.name in world.object_class]), held_out)
-        events = [first, first and told(teller, first.verb, held_out, others={first.subject.head, first.object.head})]
-        events.append(first and told_of(teller, first, held_out))
-        events += [told(teller, rng.choice(world.verbs), held_out) for _ in range(rng.choice(FURTHER_EVENTS))]
+        first = told(world, rng, rng.choice([v for v in world.verbs if v.name in world.object_class]), held_out)
+        if first is None:
+            continue
+        known = {first.subject.head, first.object.head}
+        events = [first, told(world, rng, first.verb, held_out, without=known), told_of(world, rng, first, held_out)]
+        events += [told(world, rng, rng.choice(world.verbs), held_out) for _ in range(rng.choice(FURTHER_EVENTS))]
         if None in events or len({event.core() for event in events}) < len(events):
             continue
         rng.shuffle(events)
@@ -47,49 +46,43 @@ def paragraph(world: World, rng: random.Random, held_out: bool) -> Paragraph:
 
 
 def told(
-    teller: Storyteller,
+    world: World,
+    rng: random.Random,
     verb: Concept,
     held_out: bool,
-    given: dict[str, NounPhrase] | None = None,
-    others: Sequence[Concept] | set[Concept] = (),
+    thing: Concept | None = None,
+    without: Collection[Concept] = (),
 ) -> Event | None:
-    """An event of this verb that names no kinds; `given` phrases stay, heads of `others` do not occur."""
-    world, rng, given = teller.world, teller.rng, given or {}
-    classes = {"subject": world.subject_class[verb.name], "object": world.object_class.get(verb.name)}
-    for _ in range(TRIES):
-        phrases = {
-            role: given.get(role) or teller.noun_phrase(cls, role) if cls else None for role, cls in classes.items()
-        }
-        event = Event(phrases["subject"], verb, phrases["object"], past=rng.random() < 0.5)
-        if rng.random() < PLACED:
-            preposition = rng.choice(PREPOSITIONS)
-            place = teller.noun_phrase(PLACE_CLASS[preposition], "place")
-            event = replace(event, preposition=preposition, place=place)
-        if rng.random() < IN_A_MANNER:
-            event = replace(event, adverb=rng.choice(world.adverbs))
-        heads = [phrase.head for phrase in phrases_of(event).values()]
-        kinds = any(head.kind == "noun" and head == world.hypernym(head) for head in heads)
-        twice = len(set(heads)) < len(heads) or not set(others).isdisjoint(heads)
-        if not kinds and not twice and world.held_out(event) == held_out:
-            return event
-    return None
-
-
-def told_of(teller: Storyteller, event: Event, held_out: bool) -> Event | None:
-    """Another event with the subject or the object of this one."""
-    world, rng = teller.world, teller.rng
-    thing = rng.choice((event.subject, event.object)).head
-    cls = CLASS_OF.get(thing.cls, thing.cls)
+    """An event of this verb that names no kinds, with this thing and without those, or None where there is none."""
     fitting = [
-        (verb, role)
-        for verb in world.verbs
-        for role, classes in (("subject", world.subject_class), ("object", world.object_class))
-        if verb != event.verb and classes.get(verb.name) == cls and not (thing.cls == "ORG" and role == "object")
+        pair
+        for pair in world.cores(verb, held_out)
+        if (thing is None or thing in pair) and pair[0] not in without and pair[1] not in without
     ]
     if not fitting:
         return None
-    verb, role = rng.choice(fitting)
-    return told(teller, verb, held_out, given={role: NounPhrase(thing)})
+    heads = rng.choice(fitting)
+    subject, object_ = (head and described(world, rng, head) for head in heads)
+    event = Event(subject, verb, object_, past=rng.random() < 0.5)
+    if rng.random() < PLACED:
+        preposition = rng.choice(PREPOSITIONS)
+        others = [c for c in world.things(PLACE_CLASS[preposition], ("PER", "LOC")) if c not in {*heads, *without}]
+        event = replace(event, preposition=preposition, place=described(world, rng, rng.choice(others)))
+    if rng.random() < IN_A_MANNER:
+        event = replace(event, adverb=rng.choice(world.adverbs))
+    return event
+
+
+def told_of(world: World, rng: random.Random, event: Event, held_out: bool) -> Event | None:
+    """Another event with the subject or the object of this one."""
+    thing = rng.choice((event.subject, event.object)).head
+    kind = world.kind_of(thing)
+    fitting = [
+        verb
+        for verb in world.verbs
+        if verb != event.verb and kind in (world.subject_class[verb.name], world.object_class.get(verb.name))
+    ]
+    return told(world, rng, rng.choice(fitting), held_out, thing) if fitting else None
 
 
 def phrases_of(event: Event) -> dict[str, NounPhrase]:
@@ -105,11 +98,10 @@ def all_asks(world: World, events: Sequence[Event]) -> list[Ask]:
         for role, phrase in phrases_of(event).items():
             if phrase.head.cls == "ORG":  # of no kind that has a word
                 continue
-            cls = CLASS_OF.get(phrase.head.cls, phrase.head.cls)
-            ask = Ask(i, role, asked(world, event, role, cls))
+            kind = world.kind_of(phrase.head)
+            ask = Ask(i, role, asked(world, event, role, kind))
             misleading = any(
-                other.verb == event.verb
-                or any(CLASS_OF.get(p.head.cls, p.head.cls) == cls for p in phrases_of(other).values())
+                other.verb == event.verb or any(world.kind_of(p.head) == kind for p in phrases_of(other).values())
                 for other in others
             )
             if misleading and not any(answers(ask, other) for other in others):
@@ -117,14 +109,14 @@ def all_asks(world: World, events: Sequence[Event]) -> list[Ask]:
     return asks
 
 
-def asked(world: World, event: Event, role: str, cls: str) -> Event:
+def asked(world: World, event: Event, role: str, kind: str) -> Event:
     """Only who did what to whom, and the place where that is asked for: the kind in place of the thing."""
     bare = {
         own: NounPhrase(phrase.head, definite=True, plural=phrase.plural)
         for own, phrase in phrases_of(event).items()
         if own != "place" or role == "place"
     }
-    bare[role] = replace(bare[role], head=world.nouns[cls][-1])
+    bare[role] = replace(bare[role], head=world.nouns[kind][-1])
     preposition = event.preposition if role == "place" else None
     return Event(bare["subject"], event.verb, bare.get("object"), preposition, bare.get("place"), past=event.past)
 
