@@ -38,7 +38,7 @@ MISSING = "--"
 SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
 PORTRAIT_COLUMNS = 10  # up to here it stands upright
 OURS_PORTRAIT_COLUMNS = 6  # the same where rows have one line, with label and run
-PANEL_COLUMNS = 16  # up to here it is one table; beyond, its columns stand in several below one another
+PANEL_COLUMNS = 17  # up to here it is one table; beyond, its columns stand in several below one another
 OURS_ONLY = "Parallax only: the paper has no such row"
 
 
@@ -47,7 +47,9 @@ OURS_ONLY = "Parallax only: the paper has no such row"
 
 def number(value: float) -> str:
     """One decimal, aligned on the point in a left-aligned column."""
-    text = f"{value:.1f}"
+    text = f"{abs(value):.1f}"
+    if value < 0 and text != "0.0":
+        return f"{{-}}{text}"
     return rf"\phantom{{0}}{text}" if value < 9.95 else text
 
 
@@ -168,14 +170,15 @@ def chance_words(value: float | None) -> str:
     return MISSING if value is None else number(value)
 
 
-def lines_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
-    """Column format, header and body of a table with two lines per model."""
+def lines_layout(table: Table, notes: Notes, titled: bool) -> tuple[str, str, list[str]]:
+    """Column format, header and body of a table with two lines per model. `titled`: its columns are of several tasks or
+    metrics, or it is a panel of such a table, so that titles tell them apart."""
     width = len(table.columns) + 1
     spans = spans_of(table.columns)
     header = " & ".join(["Model", *(heading(column) for column in table.columns)]) + r" \\"
-    if only_averages(spans) and len(spans) > 1:
+    if titled and only_averages(spans):
         header = "Model" + title_row(spans, 1, 1, alone=True)[0]
-    elif len(spans) > 1:
+    elif titled:
         header = "\n".join(["".join(title_row(spans, 1, 1, alone=False)), header])
     body = []
     for position, group in enumerate(table.groups):
@@ -283,14 +286,15 @@ def meaning_notes(table: Table) -> list[str]:
             continue
         of = "gaps" if column.language == GAP else "averages over languages"
         words = f"{column.heading}: unweighted mean over {len(column.parts)} tasks of their {of}"
-        if doubled := [parts[0].heading or parts[0].task for parts in column.parts if len(parts) > 1]:
+        if doubled := [parts[0].task for parts in column.parts if len(parts) > 1]:
             words += f", of {', '.join(doubled)} the mean of F1 and exact match"
         notes.append(f"{words}; only where every task has a score.")
-    directions = {column.direction: column_title(column) for column in table.columns if column.direction}
-    for part in (part for column in table.columns for parts in column.parts for part in parts):
-        if part.direction:
-            directions.setdefault(part.direction, column_title(part))
-    notes += [f"{title}: {DIRECTION_WORDS[direction]}." for direction, title in directions.items()]
+    directions: dict[str, dict[str, None]] = {}
+    behind = [part for column in table.columns for parts in column.parts for part in parts]
+    for column in [*table.columns, *behind]:
+        if column.direction:
+            directions.setdefault(column.direction, {})[column.heading or column.task] = None
+    notes += [f"{'; '.join(titles)}: {DIRECTION_WORDS[direction]}." for direction, titles in directions.items()]
     if any(column.less_is_better for column in table.columns):
         notes.append("↓: less is better.")
     return [latex.escape(words) for words in notes]
@@ -337,7 +341,7 @@ def render_latex(table: Table) -> str:
     """One table with its caption and notes; the same table gives the same bytes."""
     context, spec, notes = table.context, table.spec, Notes()
     side = not table.has_published or len(table.columns) <= SIDE_BY_SIDE_COLUMNS
-    panels = panels_of(table)
+    panels, titled = panels_of(table), len(spans_of(table.columns)) > 1
     upright = PORTRAIT_COLUMNS if table.has_published else OURS_PORTRAIT_COLUMNS
     landscape = max(len(panel.columns) for panel in panels) > upright
     size = r"\small" if side else r"\scriptsize"
@@ -349,7 +353,7 @@ def render_latex(table: Table) -> str:
     ]
     tables = []
     for number, panel in enumerate(panels):
-        layout, header, body = (side_layout if side else lines_layout)(panel, notes)
+        layout, header, body = side_layout(panel, notes) if side else lines_layout(panel, notes, titled)
         width = len(panel.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
         again = rf"\multicolumn{{{width}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\"
         title = rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\" if number == 0 else again
@@ -383,7 +387,7 @@ def render_latex(table: Table) -> str:
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
-    separation = "2.4pt" if not side else "4pt" if table.has_published else "3pt"
+    separation = "3pt" if side else "2.4pt"
     lines = [
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
@@ -462,7 +466,7 @@ def plain(summary: Summary | None) -> str:
     if summary is None:
         return MISSING
     deviation = "" if summary.std is None else f" ± {summary.std:.1f}"
-    return f"{summary.mean:.1f}{deviation} ({summary.n})"
+    return f"{round(summary.mean, 1) + 0.0:.1f}{deviation} ({summary.n})"
 
 
 def render_markdown(table: Table) -> str:
