@@ -96,6 +96,61 @@ def test_a_figure_that_no_paper_prints_is_after_none(repository, tmp_path):
     plt.close(figure)
 
 
+def alignment_scores(root: Path, run: str, gain: float) -> None:
+    for seed in made_up.SEEDS:
+        entries = [
+            made_up.entry(code, 90 - seed - gain * layer, "error-rate-by-layer", 80.0, layer)
+            for code in ("de", "fr")
+            for layer in range(4)
+        ]
+        made_up.write_score(root, run, "word-alignment", "zero-shot-retrieval", seed, entries)
+
+
+def test_error_rates_by_layer_say_that_less_is_better(repository, tmp_path):
+    spec = load_spec(repository / "config/figures/xlm-e/figure-04.yaml")
+    for run, gain in (("xlm-r", 10), ("xlm", 20)):
+        alignment_scores(tmp_path, run, gain)
+    context = dataclasses.replace(
+        made_up.make_context(repository, tmp_path),
+        tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
+        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
+    )
+    curves = plot_figure.read_curves(spec, context)
+    lines = {line.label: line for line in curves.lines}
+    assert lines["XLM-E base"].published == {9: 19.32} and curves.chance == 80.0
+    assert {layer: one.mean for layer, one in lines["XLM-R base"].layers.items()} == {0: 88, 1: 78, 2: 68, 3: 58}
+    figure = plot_figure.draw(curves, spec, context)
+    assert figure.axes[0].get_ylabel() == "error rate, per cent (less is better)"
+    words = " ".join(figure._supxlabel.get_text().split())
+    assert "mean over 2 languages;" in words and "directions" not in words
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_a_figure_draws_the_models_of_each_language_as_one_curve(repository, tmp_path):
+    """A setting that trains one model for each language leaves a file for each."""
+    spec = load_spec(repository / "config/figures/xlm-e/figure-04.yaml")
+    for seed in made_up.SEEDS:
+        for code, value in (("de", 20.0), ("fr", 40.0)):
+            entries = [made_up.entry(code, value + seed, "error-rate-by-layer", 80.0, layer) for layer in range(2)]
+            made_up.write_score(tmp_path, "xlm-r", "word-alignment", f"zero-shot-retrieval-{code}", seed, entries)
+    context = dataclasses.replace(
+        made_up.make_context(repository, tmp_path),
+        tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
+        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
+    )
+    curves = plot_figure.read_curves(spec, context)
+    (line,) = [line for line in curves.lines if line.layers]
+    assert curves.languages == ["de", "fr"] and [one.mean for one in line.layers.values()] == [32.0, 32.0]
+    assert line.layers[0].std == 1.0
+
+
+def test_a_metric_that_is_not_by_layer_is_no_curve(repository, spec, tmp_path):
+    spec["columns"][0]["metric"] = "accuracy"
+    with pytest.raises(UserError, match="xlm-e/figure-03: metric 'accuracy' is none by layer"):
+        plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+
+
 def test_every_line_of_every_figure_has_a_look_of_its_own(repository):
     for path in (repository / "config/figures").glob("*/*.yaml"):
         rows = [row for group in load_spec(path).get("groups", []) for row in group["rows"]]

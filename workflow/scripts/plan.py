@@ -964,7 +964,8 @@ def _check_spec(config: Config, spec: dict, shown: str) -> None:
 def _check_column(config: Config, column: dict, where: str) -> None:
     """Metric and languages are the task's own."""
     task = config.tasks[column["task"]]
-    metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in task["metrics"] if task["kind"] == "retrieval")]
+    by_layer = task["metrics"] if task["kind"] in ("retrieval", "alignment") else []
+    metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in by_layer)]
     _known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
     languages = {*task["languages"], "en"}
     for key, allowed in (("languages", languages), ("show", languages | {"avg", "gap"})):

@@ -44,6 +44,11 @@ COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIZE_INCHES = (6.8, 3.8)
+# metric -> label of its axis, and what a point is a mean over besides languages
+METRICS = {
+    "accuracy-by-layer": ("accuracy, per cent", " and both directions"),
+    "error-rate-by-layer": ("error rate, per cent (less is better)", ""),
+}
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}
 CELLS = {
     "sees its own sentence": {"facecolor": "#0072B2", "edgecolor": "white"},
@@ -106,6 +111,10 @@ def read_curves(spec: dict, context: Context) -> Curves:
     if len(spec["columns"]) != 1 or len(spec["groups"]) != 1:
         raise UserError(f"{spec['paper']}/{spec['item']}: a figure by layer has one column and one group")
     column, group = spec["columns"][0], spec["groups"][0]
+    if column["metric"] not in METRICS:
+        raise UserError(
+            f"{spec['paper']}/{spec['item']}: metric {column['metric']!r} is none by layer; use {', '.join(METRICS)}"
+        )
     task, metric = column["task"], column["metric"]
     setting = column_setting(column, group)
     published_setting = group.get("published_setting", setting)
@@ -217,20 +226,19 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
             part.margins(y=0.06)  # room below zero, so that a marker at zero is whole
         if not curves.same_depth:
             papers.set_xlim(-0.05, 1.05)
-        papers.set_ylabel("accuracy, per cent")
+        papers.set_ylabel(METRICS[spec["columns"][0]["metric"]][0])
         # beside the axes: nothing can lie under the legend, however the curves run
         figure.legend(loc="outside right center", fontsize=8, handlelength=3.2, labelspacing=0.6)
         figure.suptitle(title_of(spec, context), fontsize=10, x=0.01, ha="left")
-        words = caption_of_scale(curves, context)
+        words = caption_of_scale(curves, METRICS[spec["columns"][0]["metric"]][1], context)
         figure.supxlabel(words, fontsize=7, color="0.25", x=0.01, ha="left")
     return figure
 
 
-def caption_of_scale(curves: Curves, context: Context) -> str:
+def caption_of_scale(curves: Curves, besides: str, context: Context) -> str:
     """Small print under the axes, so that the picture alone cannot be taken for the paper's."""
     words = (
-        f"Reproduced: mean over {len(curves.languages)} languages and both directions; "
-        "band: one standard deviation over seeds."
+        f"Reproduced: mean over {len(curves.languages)} languages{besides}; band: one standard deviation over seeds."
     )
     if not curves.same_depth:
         words += " The models differ in depth: each point stands at its layer divided by its model's number of layers."
