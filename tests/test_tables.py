@@ -13,6 +13,7 @@ import yaml
 
 import made_up
 import make_table
+import plan
 from errors import UserError
 from latex import escape
 from scores import Summary
@@ -38,6 +39,7 @@ TABLES = [item for item in ITEMS if "table" in item]
 PUBLISHED_KEYS = ("setting", "model", "task", "language", "metric", "value", "note")
 
 
+BEST = "best-xnli-model"
 XNLI = {"task": "xnli", "metric": "accuracy", "languages": ["en", "de"]}
 
 
@@ -656,6 +658,33 @@ def test_a_group_may_have_a_setting_of_its_own_for_a_task(repository, scores):
     assert table.groups[0].settings == ["cross-lingual-transfer", "translate-train"]
     columns[1]["setting"] = "cross-lingual-transfer"
     assert build(spec, every_task(repository, scores)).rows[0].cells[1].summary.mean == 70.0
+
+
+def test_what_is_computed_is_what_a_group_says_for_its_tasks(repository):
+    """VECO's second block: tags of the transfer models, retrieval of the best XNLI model."""
+    config = plan.load_config(repository, {"scale": "paper"})
+    of_veco = {
+        (task, setting)
+        for run, task, setting in plan.needs(config, config.tables["veco/table-01"])
+        if run == plan.canonical_run(config, "veco-large")
+    }
+    transfer = {(task, "cross-lingual-transfer") for task in XTREME if task not in ("bucc", "tatoeba")}
+    pairs = {(task, "translate-train-all") for task in XTREME if task in ("xnli", "paws-x", "xquad", "mlqa")}
+    retrieval = {(task, setting) for task in ("bucc", "tatoeba") for setting in ("zero-shot-retrieval", BEST)}
+    assert of_veco == transfer | pairs | {("tydiqa-goldp", "translate-train-all")} | retrieval
+
+
+def test_a_plain_make_trains_little_for_the_new_tables(repository):
+    """What has no score at mini prints `--`; of the translations and human sets only what the papers' own rows name."""
+    config = plan.load_config(repository, {"scale": "mini"})
+    beyond = {
+        need for need in plan.all_needs(config) if need[2] not in ("cross-lingual-transfer", "zero-shot-retrieval")
+    }
+    assert beyond == {
+        ("xlm", "xnli", "translate-train-all"),
+        ("xlm-r", "xnli", "translate-train-all"),
+        ("xlm-r", "conll-ner", "train-all"),
+    }
 
 
 def test_names_of_settings_with_a_model_for_each_language():
