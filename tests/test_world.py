@@ -1,5 +1,6 @@
 """The mini-world: exact, reproducible, in the upstream formats, and dirty exactly where it says."""
 
+import hashlib
 import lzma
 import math
 import random
@@ -38,6 +39,27 @@ SETTINGS = {
 }
 DATASETS = Path(__file__).resolve().parent.parent / "config" / "datasets.tsv"
 
+WRITTEN_FIRST = {  # before the world had more tasks than three
+    "data.statmt.org/cc-100/de.txt.xz": "a1494960fa60d710",
+    "data.statmt.org/cc-100/en.txt.xz": "1bcdd4c874a6685d",
+    "data.statmt.org/cc-100/hi.txt.xz": "e0bf6cd26ce9e6bc",
+    "data.statmt.org/cc-100/zh-Hans.txt.xz": "2c8db82e84001532",
+    "data.statmt.org/cc-100/zh-Hant.txt.xz": "224af8398e5f28f4",
+    "dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip": "c3d45e72c9fca4e9",
+    "dl.fbaipublicfiles.com/XNLI/XNLI-MT-1.0.zip": "d2065c819417cf3c",
+    "gold/dirt.tsv": "403ff21a11d6158c",
+    "lindat.mff.cuni.cz/repository/xmlui/bitstream/handle/11234/1-3105/ud-treebanks-v2.5.tgz": "9690cbd17a14fceb",
+    "object.pouta.csc.fi/OPUS-Europarl/v8/moses/de-en.txt.zip": "418e128b159cde0a",
+    "object.pouta.csc.fi/OPUS-MultiUN/v1/moses/en-zh.txt.zip": "c7d7955a656da14d",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.cmn-eng.cmn": "86f297a270dba2ff",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.cmn-eng.eng": "4b6fcfabaa776e8d",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.deu-eng.deu": "1fc9bd8373cb7c5f",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.deu-eng.eng": "4c0431cbfbabb9b7",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.hin-eng.eng": "9db2d0c75f429cf8",
+    "raw.githubusercontent.com/facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.hin-eng.hin": "76b775ab07025a0b",
+    "www.cfilt.iitb.ac.in/~parallelcorp/iitb_en_hi_parallel/iitb_corpus_download/parallel.tgz": "27d857eb6a2049cd",
+}
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
@@ -55,6 +77,28 @@ def test_one_seed_one_world_another_seed_another(built, tmp_path):
     others = (tmp_path / "other" / "MANIFEST.tsv").read_text().splitlines()[1:]
     assert len(others) == len(sums)
     assert all(sums[line.split("\t")[0]] != line.split("\t")[2] for line in others)
+
+
+def test_what_the_world_wrote_first_stays_as_it_was(built):
+    """Committed scores rest on it: whatever is added draws from streams of its own, after everything here."""
+    found = {}
+    for path in built.rglob("*"):
+        digest = hashlib.sha256()
+        for name, content in contents(path).items() if path.is_file() else ():
+            digest.update(name.encode() + b"\0" + content + b"\0")
+        found[path.relative_to(built).as_posix()] = digest.hexdigest()[:16]
+    assert {name: found[name] for name in WRITTEN_FIRST} == WRITTEN_FIRST
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Decompressed: the bytes of an archive are those of the machine's zlib."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    if path.suffix in (".tgz", ".gz"):
+        with tarfile.open(path) as archive:
+            return {name: archive.extractfile(name).read() for name in archive.getnames()}
+    return {"": lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()}
 
 
 def test_no_clean_training_line_holds_an_evaluation_sentence(built):

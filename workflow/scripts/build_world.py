@@ -154,6 +154,11 @@ class Generator:
             for token in tokens
         ]
 
+    def mistranslate_words(self, rng: random.Random, code: str, tokens: list[Token]) -> list[Token]:
+        """The sentence keeps its end: a question without its mark would be told from others by that."""
+        *words, end = tokens
+        return [*self.mistranslate(rng, code, words), end]
+
     def ud_pos(self) -> None:
         sizes = self.settings["pos"]
         members = {}
@@ -300,7 +305,7 @@ class Generator:
                 for same, pair in zip(labels, pairs, strict=True):
                     said = [say(event, front) for event, front in pair]
                     if split == "train":
-                        said = [self.mistranslate(noise, code, tokens) for tokens in said]
+                        said = [self.mistranslate_words(noise, code, tokens) for tokens in said]
                     rows.append((*map(detokenise, said), str(int(same))))
                 translated = "translated_" if code != "en" and split == "train" else ""
                 name = {"train": f"{translated}train", "dev": "dev_2k", "test": "test_2k"}[split]
@@ -409,8 +414,8 @@ class Generator:
             wanted = [(ask.sentence, answer_tokens(sentences[ask.sentence], ask.role)) for ask in one.asks]
             if noise:
                 right = sentences
-                sentences = [self.mistranslate(noise, code, tokens) for tokens in sentences]
-                questions = [self.mistranslate(noise, code, tokens) for tokens in questions]
+                sentences = [self.mistranslate_words(noise, code, tokens) for tokens in sentences]
+                questions = [self.mistranslate_words(noise, code, tokens) for tokens in questions]
                 kept = [i for i in kept if all(sentences[s][t] is right[s][t] for s, ts in [wanted[i]] for t in ts)]
             glue = " " if speaker.language.spaced else ""
             context, found = context_and_answers(sentences, wanted, glue)
