@@ -113,6 +113,16 @@ def expected_of(spec: dict, context: Context, run: str) -> list[Path]:
     return [path for path in context.expected(spec) if path.parts[-4] == context.canonical(run)]
 
 
+def fold(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, str, str, str]]:
+    """Rows of a block that lack the same cells for the same reason as one line, where the first of them stands."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for block, row, cells, reason in rows:
+        names.setdefault((block, cells, reason), []).append(row)
+    blocks = list(dict.fromkeys(block for block, *_ in rows))
+    folded = [(block, "; ".join(of), cells, reason) for (block, cells, reason), of in names.items()]
+    return sorted(folded, key=lambda line: blocks.index(line[0]))
+
+
 def render_missing(listed: list[tuple[str, list[tuple[str, str, str, str]]]]) -> str:
     """The appendix page: a long table of item, row, cells and reason."""
     lines = ["% written by make_document.py"]
@@ -134,7 +144,7 @@ def render_missing(listed: list[tuple[str, list[tuple[str, str, str, str]]]]) ->
         if not rows:
             continue
         block = None
-        for title, row, cells, reason in rows:
+        for title, row, cells, reason in fold(rows):
             if title != block:
                 lines.append("" if first else r"\addlinespace[3pt]")
                 words = rf"\textbf{{{latex.escape(name)}.}} {latex.escape(title)}"
