@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from errors import UserError
@@ -154,6 +155,16 @@ class Results:
     by_seed: Mapping[int, list[Score]]
     expected_seeds: tuple[int, ...]
 
+    @cached_property
+    def by_name(self) -> dict[int, dict[tuple[str, str], list[Score]]]:
+        """Seed -> (language, metric) -> its scores: tables ask for each many times."""
+        index: dict[int, dict[tuple[str, str], list[Score]]] = {}
+        for seed, scores in self.by_seed.items():
+            names = index.setdefault(seed, {})
+            for score in scores:
+                names.setdefault((score.language, score.metric), []).append(score)
+        return index
+
     def values(self, language: str, metric: str, direction: str | None = None) -> dict[int, float]:
         """Seed -> the value of a language: the headline (for retrieval: the task's layer, mean of both directions), or
         that of one direction, en-xx or xx-en, at the same layer."""
@@ -162,8 +173,8 @@ class Results:
             return {seed: one.value for seed, one in headlines.items()}
         found = {}
         for seed, one in headlines.items():
-            wanted = (language, f"{metric}-by-layer", one.layer, direction)
-            values = [s.value for s in self.by_seed[seed] if (s.language, s.metric, s.layer, s.direction) == wanted]
+            rows = self.by_name[seed].get((language, f"{metric}-by-layer"), [])
+            values = [score.value for score in rows if (score.layer, score.direction) == (one.layer, direction)]
             if not values:
                 raise UserError(
                     f"scores of {one.run} {one.task} {one.setting} seed {seed}: no {metric} of direction {direction} "
@@ -175,8 +186,8 @@ class Results:
     def headlines(self, language: str, metric: str) -> dict[int, Score]:
         """Seed -> the one score of a language and metric that stands for the task."""
         found = {}
-        for seed, scores in self.by_seed.items():
-            rows = [s for s in scores if s.language == language and s.metric == metric]
+        for seed, of_name in self.by_name.items():
+            rows = of_name.get((language, metric), [])
             if len(rows) > 1:
                 rows = [s for s in rows if s.direction == BOTH] or rows
             if len(rows) > 1:
@@ -195,9 +206,9 @@ class Results:
         return sorted(set.intersection(*sets)) if sets else []
 
     def chance(self, language: str, metric: str) -> float | None:
-        for scores in self.by_seed.values():
-            for score in scores:
-                if (score.language, score.metric) == (language, metric) and score.chance is not None:
+        for of_name in self.by_name.values():
+            for score in of_name.get((language, metric), []):
+                if score.chance is not None:
                     return score.chance
         return None
 
