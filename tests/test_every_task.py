@@ -1,0 +1,195 @@
+"""Every task in every setting: fine-tuned, predicted and scored by the scripts themselves on a tiny mini-world."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import sentencepiece
+import torch
+import yaml
+
+import finetune
+import plan
+import predict
+import score
+from build_world import build_world
+from engine.checkpoint import describe_model, save_weights
+from engine.model import Encoder, ModelConfig
+from engine.tokenizer import Tokenizer
+from errors import UserError
+from tasks import task_module
+from test_world import SETTINGS
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CONFIG = plan.load_config(REPOSITORY, {"scale": "smoke"})
+# One language of a setting with a model for each; the others differ in nothing.
+JOBS = sorted(
+    (task, plan.setting_jobs(CONFIG, task, setting)[0])
+    for task, definition in CONFIG.tasks.items()
+    for setting in definition["settings"]
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> SimpleNamespace:
+    """A world, a vocabulary of its words, an untrained encoder, and what has been fine-tuned so far."""
+    folder = tmp_path_factory.mktemp("every-task")
+    build_world(SETTINGS, REPOSITORY / "config/datasets.tsv", folder / "raw")
+    with open(folder / "text", "w", encoding="utf-8") as text:
+        for path in sorted((folder / "raw").rglob("tatoeba.*")):
+            text.write(path.read_text(encoding="utf-8"))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text"),
+        model_prefix=str(folder / "spm"),
+        vocab_size=700,
+        hard_vocab_limit=False,
+        num_threads=1,
+        minloglevel=2,
+    )
+    tokenizer = Tokenizer(folder / "spm.model")
+    torch.manual_seed(0)
+    encoder = Encoder(ModelConfig(2, 32, 4, 64, 66, tokenizer.vocabulary_size, init_std=0.1))
+    metadata = {"model": describe_model(encoder.config), "seed": "1", "run_hash": "r", "commit": "c"}
+    metadata["vocabulary_sha256"] = hashlib.sha256((folder / "spm.model").read_bytes()).hexdigest()
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    save_weights(folder / "encoder.safetensors", weights, metadata)
+    return SimpleNamespace(folder=folder, raw=folder / "raw", spm=folder / "spm.model", done={})
+
+
+def call(module, **options) -> None:
+    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    old, sys.argv = sys.argv, ["script", *arguments]
+    try:
+        module.main()
+    finally:
+        sys.argv = old
+
+
+def recipe_file(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
+    path = tiny.folder / f"{task}.{job}.{name}.yaml"
+    path.write_text(yaml.safe_dump(plan.resolve_recipe(CONFIG, task, job, name)))
+    return path
+
+
+def weights_of(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
+    """The weights that predict, fine-tuned here if they are not yet."""
+    trained = plan.trained_as(CONFIG, task, job)
+    if trained is None:
+        return tiny.folder / "encoder.safetensors"
+    if (*trained, name) not in tiny.done:
+        out = tiny.folder / f"{trained[0]}.{trained[1]}.{name}.safetensors"
+        call(
+            finetune,
+            recipe=recipe_file(tiny, *trained, name),
+            encoder=tiny.folder / "encoder.safetensors",
+            spm=tiny.spm,
+            raw=tiny.raw,
+            seed=1,
+            out=out,
+            dev_json=out.with_suffix(".json"),
+        )
+        tiny.done[(*trained, name)] = out
+    return tiny.done[(*trained, name)]
+
+
+def predicted(tiny, task: str, job: str, batch: int, name: str = "xlm-r", **options) -> Path:
+    out = tiny.folder / f"{task}.{job}.{name}.{batch}"
+    files = {"recipe": recipe_file(tiny, task, job, name), "model": weights_of(tiny, task, job, name)}
+    about = {"run": "tiny", "scale": "smoke", "seed": 1}
+    call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about, batch=batch, out=out, **options)
+    return out
+
+
+@pytest.mark.parametrize(("task", "job"), JOBS)
+def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, job, tmp_path):
+    alone, together = (predicted(tiny, task, job, batch) for batch in (1, 32))
+    files = sorted(path.name for path in together.iterdir() if path.name != "predictions.json")
+    assert files == sorted(path.name for path in alone.iterdir() if path.name != "predictions.json")
+    for name in files:
+        assert (alone / name).read_bytes() == (together / name).read_bytes(), name
+    out = tmp_path / "score.json"
+    call(score, recipe=recipe_file(tiny, task, job), predictions=together, raw=tiny.raw, out=out)
+    scored = json.loads(out.read_text())
+    resolved = plan.resolve_recipe(CONFIG, task, job, "xlm-r")
+    found = {(one["language"], one["metric"]) for one in scored["scores"]}
+    assert found >= {(language, metric) for language in resolved["languages"] for metric in resolved["metrics"]}
+    assert scored["setting"] == job and all(0 <= one["value"] <= 100 for one in scored["scores"])
+    assert all(one["chance"] is not None and one["n"] > 0 for one in scored["scores"])
+
+
+def test_every_task_and_kind_of_setting_stands_above():
+    assert {task for task, _ in JOBS} == set(CONFIG.tasks) and len(CONFIG.tasks) == 11
+    assert {("mlqa", "g-xlt"), ("bucc", "best-xnli-model"), ("xnli", "translate-train-de")} <= {
+        (task, job.replace("-ar", "-de")) for task, job in JOBS
+    } | set(JOBS)
+
+
+@pytest.mark.parametrize("task", ["xnli", "mlqa"])
+def test_codes_are_switched_in_fine_tuning_as_ppa_does(tiny, task):
+    job = "translate-train-de"
+    switched = json.loads(weights_of(tiny, task, job, "ppa").with_suffix(".json").read_text())
+    plain = json.loads(weights_of(tiny, task, job, "xlm-r").with_suffix(".json").read_text())
+    assert switched["recipe"]["code_switch"] and not plain["recipe"]["code_switch"]
+    if task == "xnli":
+        assert switched["train_rows"] == 2 * plain["train_rows"]
+    else:  # rows are windows: a context may need more of them in one language than in the other
+        assert 1.5 * plain["train_rows"] < switched["train_rows"] < 2.5 * plain["train_rows"]
+
+
+def test_the_model_of_another_setting_is_refused(tiny):
+    weights = weights_of(tiny, "mlqa", "cross-lingual-transfer")
+    files = {"recipe": recipe_file(tiny, "xquad", "cross-lingual-transfer"), "model": weights}
+    about = {"run": "tiny", "scale": "smoke", "seed": 1, "out": tiny.folder / "refused"}
+    with pytest.raises(UserError, match="fine-tuned on mlqa cross-lingual-transfer, but the recipe is for xquad"):
+        call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about)
+    files["recipe"] = recipe_file(tiny, "tatoeba", "best-xnli-model")
+    with pytest.raises(UserError, match="but the recipe is for xnli translate-train-all"):
+        call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about)
+    assert not (tiny.folder / "refused").exists()
+    with pytest.raises(UserError, match="g-xlt has nothing to fine-tune"):
+        call(
+            finetune,
+            recipe=recipe_file(tiny, "mlqa", "g-xlt"),
+            encoder=tiny.folder / "encoder.safetensors",
+            spm=tiny.spm,
+            raw=tiny.raw,
+            seed=1,
+            out=tiny.folder / "no.safetensors",
+            dev_json=tiny.folder / "no.json",
+        )
+
+
+COUNTED = sorted(
+    task
+    for task, one in CONFIG.tasks.items()
+    if {"*", *plan.task_languages(CONFIG, task)} & set(one.get("counts", {}).get("test", {}))
+)
+
+
+@pytest.mark.parametrize("task", COUNTED)
+def test_line_counts_of_the_upstream_files_are_asserted(tiny, task):
+    job = next(job for name, job in JOBS if name == task and not job.startswith("g-xlt"))
+    with pytest.raises(UserError, match=r"rows where the upstream file has \d+"):
+        predicted(tiny, task, job, 8, counts="upstream")
+
+
+def test_gold_as_prediction_is_perfect_and_so_is_nothing_else(tiny, tmp_path):
+    for task, job in JOBS:
+        resolved = plan.resolve_recipe(CONFIG, task, job, "xlm-r")
+        module = task_module(task)
+        recipe = predict.load_recipe(recipe_file(tiny, task, job))
+        paths = predict.raw_paths(recipe, tiny.raw)
+        for language, examples in module.read_test(paths, resolved["languages"], {}).items():
+            gold = module.gold_of(examples)
+            perfect = gold
+            if recipe.kind == "question-answering":
+                perfect = {one.id: one.answers[0] for one in gold}
+            elif recipe.kind == "alignment":
+                perfect = [one.sure for one in gold]
+            module.write_predictions(tmp_path / "gold", perfect)
+            read = module.read_predictions(tmp_path / "gold", gold)
+            best = 0 if recipe.metric == "error-rate" else 100
+            assert module.METRICS[recipe.metric].measure(gold, read) == pytest.approx(best), (task, language)
