@@ -126,6 +126,7 @@ SIZES = [(1, 1, 1), (3, 40, 2), (70, 33, 8), (65, 700, 64)]
 def test_neighbours_are_those_of_fp64(monkeypatch, screens, kind, block):
     monkeypatch.setattr(retrieval, "BLOCK", block)
     monkeypatch.setattr(retrieval, "LOADED", 3)
+    monkeypatch.setattr(retrieval, "COPIED", 17)
     generator = torch.Generator().manual_seed(block)
     for (queries, keys, width), k in itertools.product(SIZES, (1, 4, 40)):
         asked, held = kind(generator, queries, keys, width)

@@ -12,7 +12,7 @@ To multiply all in fp64 would be slow, so a search narrows down, and proves quer
    stand above all that was left out, by that bound, goes to the next screen, and at last through all keys in fp64.
 
 Memory, besides the two matrices, which are neither copied nor changed: 16 bytes a neighbour, 8 bytes a vector (its
-length), 10 or 12 bytes a kept group (4 k + 8 a query), and blocks of fixed numbers of rows, 0.6 GiB at width 768.
+length), 10 or 12 bytes a kept group (4 k + 8 a query), and blocks of fixed numbers of rows, 0.7 GiB at width 768.
 
 Shapes: Q queries, M keys, D width, k neighbours, K kept groups of G keys, N of them that are read, n at once.
 """
@@ -29,6 +29,7 @@ NEIGHBOURS = 4
 BLOCK = 1024  # queries that are multiplied at once, with twice as many keys
 GROUP = 16  # keys that are looked at through the largest of their products
 LOADED = 64  # blocks of keys that are rounded for a screen before the queries pass by
+COPIED = 32768  # queries
 FEW_KEYS = 4096  # so few are compared in fp64 at once
 SHORTEST, LONGEST = 1e-9, 1e9  # the lengths of which fp32 products are trusted
 SLACK = 2e-9  # what the rounding to 9 digits may move, twice
@@ -90,11 +91,15 @@ def _neighbours(queries: Side, keys: Side, k: int, block: int | None = None) -> 
     ranks_Qk = torch.empty((len(queries.vectors), k), dtype=torch.int64, device=queries.vectors.device)
     open_ = torch.arange(len(queries.vectors), device=queries.vectors.device)
     for dtype in _screens(queries, keys):
-        if len(open_):
-            asked = queries if len(open_) == len(ranks_Qk) else Side(*(one[open_] for one in queries))
-            found, proven = Screen(keys, k, dtype, block).search(asked)
-            ranks_Qk[open_[proven]] = found[proven]
-            open_ = open_[~proven]
+        left = []
+        # all at once, or copies of some of those that a coarser screen left
+        for some in (open_,) if len(open_) == len(ranks_Qk) else open_.split(COPIED):
+            asked = queries if len(some) == len(ranks_Qk) else Side(*(one[some] for one in queries))
+            if len(some):
+                found, proven = Screen(keys, k, dtype, block).search(asked)
+                ranks_Qk[some[proven]] = found[proven]
+                left.append(some[~proven])
+        open_ = torch.cat([open_[:0], *left])
     for few in open_.split(block) if len(open_) else ():
         ranks_Qk[few] = _exhaustive(Side(*(one[few] for one in queries)), keys, k, block)
     return _cosines(ranks_Qk), LAST - (ranks_Qk & LAST)
@@ -222,7 +227,7 @@ class Screen:
         # what the rounding of factors, of their sum on its way, and of the sum can do to one product
         longest = self.key_length + self.key_rounding
         error_Q = displaced_Q * longest + (length_Q + displaced_Q) * self.key_rounding
-        error_Q = error_Q + (length_Q + displaced_Q) * longest * (self.width + 8) * 2**-23
+        error_Q = 1.001 * error_Q + (length_Q + displaced_Q) * longest * (self.width + 8) * 2**-23
         last_bit = 2**-8 * 1.01 if self.dtype == torch.bfloat16 else 0
         error_QK = error_Q[:, None].double() + SLACK + last_bit * product_QK.abs()
         most_QK, least_QK = product_QK + error_QK, product_QK - error_QK
