@@ -729,7 +729,7 @@ def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository
             assert all(len(row.cells) == len(panel.columns) == len(panel.chance) for row in panel.rows)
         return [[f"{span[0].heading}x{len(span)}" for span in make_table.spans_of(panel.columns)] for panel in panels]
 
-    assert titles([17]) == [["T0x17"]]
+    assert titles([16]) == [["T0x16"]]
     assert titles([12, 12]) == [["T0x12"], ["T1x12"]]
     assert titles([40]) == [["T0x13"], ["T0x13"], ["T0x14"]]
     assert titles([6, 6, 6, 6]) == [["T0x6", "T1x6"], ["T2x6", "T3x6"]]

@@ -221,16 +221,18 @@ def render_front(context: Context, description: str, tables: list[tuple[dict, Ta
         rf"\textbf{{Languages.}} {language_legend(context, tables)}.",
         "",
         r"\medskip",
-        r"\begin{tabular}{@{}l>{\raggedright\arraybackslash}p{0.62\linewidth}r@{}}",
+        r"\begin{longtable}{@{}l>{\raggedright\arraybackslash}p{0.62\linewidth}r@{}}",
         r"\toprule",
         r"Item & Shows & Page \\",
         r"\midrule",
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
         *(
             rf"{latex.escape(item_name(spec, context))} & {latex.escape(spec['title'])} & \pageref{{{label(spec)}}} \\"
             for spec in [spec for spec, _ in tables] + figures
         ),
-        r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{longtable}",
         "",
         r"\medskip",
     ]

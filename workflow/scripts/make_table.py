@@ -36,9 +36,9 @@ from tables import (
 
 MISSING = "--"
 SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
-PORTRAIT_COLUMNS = 10  # up to here it stands upright
+PORTRAIT_COLUMNS = 9  # up to here it stands upright
 OURS_PORTRAIT_COLUMNS = 6  # the same where rows have one line, with label and run
-PANEL_COLUMNS = 17  # up to here it is one table; beyond, its columns stand in several below one another
+PANEL_COLUMNS = 16  # up to here it is one table; beyond, its columns stand in several below one another
 OURS_ONLY = "Parallax only: the paper has no such row"
 
 
@@ -387,13 +387,12 @@ def render_latex(table: Table) -> str:
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
-    separation = "3pt" if side else "2.4pt"
     lines = [
         f"% {name}, scale {context.scale}: written by make_table.py",
         *([r"\begin{landscape}"] if landscape else []),
         # the document's heading stands on the page of its first table, also on a turned page
         r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi",
-        rf"\begingroup{size}\setlength{{\tabcolsep}}{{{separation}}}\renewcommand{{\arraystretch}}{{1.05}}",
+        rf"\begingroup{size}\setlength{{\tabcolsep}}{{2.2pt}}\renewcommand{{\arraystretch}}{{1.05}}",
         r"\setlength{\LTcapwidth}{\linewidth}",
         *tables,
         r"\vspace{-1.2ex}\noindent\begin{minipage}{\linewidth}\footnotesize\raggedright",
