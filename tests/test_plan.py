@@ -82,9 +82,21 @@ def test_a_run_without_objectives_gets_no_steps_from_a_scale(mini):
 @pytest.mark.parametrize("scale", ["smoke", "mini", "small"])
 def test_equal_runs_are_one_run(repository, scale):
     config = plan.load_config(repository, {"scale": scale})
-    assert plan.canonical_run(config, "xlm-r-small") == "xlm-r"
-    assert plan.canonical_run(config, "xlm-small") == "xlm"
+    assert plan.trained_run(config, "xlm-r-small") == "xlm-r"
+    assert plan.trained_run(config, "xlm-small") == "xlm"
     assert plan.canonical_run(config, "random-init") == "random-init"
+    # mini and smoke fine-tune all methods alike; at small each by its paper's recipe
+    assert plan.canonical_run(config, "xlm-r-small") == ("xlm-r-small" if scale == "small" else "xlm-r")
+
+
+def test_runs_that_differ_in_fine_tuning_alone_share_their_weights_and_not_their_scores(repository):
+    config = fresh(repository, "small")
+    large, base = (plan.resolve_run(config, name) for name in ("ernie-m-large", "ernie-m-base"))
+    assert plan.run_hash(large) == plan.run_hash(base) and large["finetune_recipe"] != base["finetune_recipe"]
+    assert plan.trained_run(config, "ernie-m-large") == "ernie-m-base"
+    assert plan.canonical_run(config, "ernie-m-large") == "ernie-m-large"
+    assert plan.canonical_run(config, "ernie-m-large-as-printed") == "ernie-m-large-as-printed"
+    assert "ernie-m-large" not in plan.with_ancestors(config, ["ernie-m-large"])
 
 
 def test_different_runs_stay_apart(paper):
@@ -283,6 +295,7 @@ def test_run_hash_sees_content_and_neither_name_nor_order(mini):
     run = plan.resolve_run(mini, "xlm")
     reordered = json.loads(json.dumps({key: run[key] for key in reversed(list(run))}))
     assert plan.run_hash({**reordered, "name": "other", "paper": {"id": "x"}}) == plan.run_hash(run)
+    assert plan.run_hash({**run, "finetune_recipe": "other"}) == plan.run_hash(run)
     assert plan.run_hash({**run, "numerics": 2}) != plan.run_hash(run)
 
 

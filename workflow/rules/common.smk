@@ -392,7 +392,8 @@ def recipe(wildcards):
 
 def encoder(wildcards):
     seed = plan.pretrain_seed(PLAN, int(wildcards.seed))
-    return f"{S}/runs/{wildcards.run}/seed-{seed}/model.safetensors"
+    run = plan.trained_run(PLAN, wildcards.run)
+    return f"{S}/runs/{run}/seed-{seed}/model.safetensors"
 
 
 def model(wildcards):

@@ -14,7 +14,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -553,8 +553,8 @@ def lineage(config: Config, name: str) -> list[str]:
 
 
 def with_ancestors(config: Config, runs: Iterable[str]) -> list[str]:
-    """These runs and whatever they start from, each as the run that stands for it."""
-    return sorted({canonical_run(config, run) for name in runs for run in lineage(config, name)})
+    """These runs and whatever they start from, each as the run that is trained for it."""
+    return sorted({trained_run(config, run) for name in runs for run in lineage(config, name)})
 
 
 def _found(where: str, find: Any, *arguments: Any) -> list[str]:
@@ -712,7 +712,7 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
                 f"config/runs/{name}.yaml, init.run: '{init['run']}' has model.{key} {given} and this run {own} "
                 f"at scale {config.scale_name}; make them equal, or put {weights} into init.fresh"
             )
-    return {**init, "run": canonical_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
+    return {**init, "run": trained_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
 
 
 def digest(value: Any) -> str:
@@ -722,18 +722,28 @@ def digest(value: Any) -> str:
 
 
 def run_hash(resolved: dict) -> str:
-    """The identity of a resolved run: everything in it but its name and the paper it comes from."""
-    return digest({key: value for key, value in resolved.items() if key not in ("name", "paper")})
+    """The identity of the weights: everything in a resolved run but its names and how it is fine-tuned afterwards."""
+    return digest({key: value for key, value in resolved.items() if key not in ("name", "paper", "finetune_recipe")})
+
+
+def trained_run(config: Config, name: str) -> str:
+    """The run whose weights are those of `name` at this scale: of several with equal content, the one that extends the
+    fewest files, then the first by name. xlm-r-small is xlm-r where the scale makes them equal.
+    """
+    return next(iter(_equal_runs(config, name)))
 
 
 def canonical_run(config: Config, name: str) -> str:
-    """The run that is trained for `name` at this scale: of several with equal content, the one that extends the fewest
-    files, then the first by name. xlm-r-small is xlm-r where the scale makes them equal.
-    """
+    """The run whose scores are those of `name` at this scale: equal weights, fine-tuned by an equal recipe."""
+    recipe = resolve_run(config, name)["finetune_recipe"]
+    return next(run for run in _equal_runs(config, name) if resolve_run(config, run)["finetune_recipe"] == recipe)
+
+
+def _equal_runs(config: Config, name: str) -> Iterator[str]:
     own = run_hash(resolve_run(config, name))
     depth = len(lineage(config, name))  # runs of equal content start equally far from scratch
     same = (run for run in config.runs if len(lineage(config, run)) == depth)
-    return next(run for run in same if _hash_of(config, run) == own)
+    return (run for run in same if _hash_of(config, run) == own)
 
 
 def _hash_of(config: Config, name: str) -> str | None:

@@ -572,7 +572,8 @@ def parameters_of(model: PretrainingModel, training_only: set[str]) -> dict[str,
 def fill_in(run: RunConfig, vocabulary: int, path: Path) -> RunConfig:
     """The resolved run with what only the data tell: vocabulary size and the hash of the request."""
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    run_hash = values.get("run_hash") or content_hash({k: v for k, v in values.items() if k not in ("name", "paper")})
+    own = {key: value for key, value in values.items() if key not in ("name", "paper", "finetune_recipe")}
+    run_hash = values.get("run_hash") or content_hash(own)
     if run.model.vocabulary not in (0, vocabulary):
         raise UserError(
             f"{path}: model.vocabulary is {run.model.vocabulary}, but the vocabulary file has {vocabulary} ids"

@@ -28,7 +28,7 @@ class ClassificationHead(nn.Module):
         self.output = nn.Linear(width, classes)
         initialise(self, init_std)
 
-    def forward(self, states_BTD: Tensor, real_BT: Tensor) -> Tensor:
+    def forward(self, states_BTD: Tensor, real_BT: Tensor | None = None) -> Tensor:
         return self.output(self.dropout(torch.tanh(self.dense(states_BTD[:, 0]))))  # (B, C)
 
 
@@ -41,7 +41,7 @@ class TaggingHead(nn.Module):
         self.output = nn.Linear(width, classes)
         initialise(self, init_std)
 
-    def forward(self, states_BTD: Tensor, real_BT: Tensor) -> Tensor:
+    def forward(self, states_BTD: Tensor, real_BT: Tensor | None = None) -> Tensor:
         return self.output(self.dropout(states_BTD))  # (B, T, C)
 
 
