@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.heads import nearest
 from engine.metrics import accuracy, flatten, majority, run_f1, runs, shuffled_tags
+from engine.retrieval import nearest
 from tasks import tatoeba, ud_pos, xnli
 from tasks.conllu import TAGS, parse_conllu
 from tasks.files import read_lines

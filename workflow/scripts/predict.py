@@ -17,10 +17,10 @@ from torch import nn
 
 from atomic import write_json
 from engine.checkpoint import load_encoder, load_weights
-from engine.heads import HEADS, align_words, classify, mean_states, nearest, tag
+from engine.heads import HEADS, align_words, classify, mean_states, tag
 from engine.mining import best_threshold
 from engine.model import Encoder
-from engine.retrieval import mined
+from engine.retrieval import mined, nearest
 from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main

@@ -5,7 +5,6 @@ Shapes: B rows, T tokens of a row, D width, N selected places, C classes.
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -237,36 +236,3 @@ def align_words(
                 found = transport_links(similarity_XY.numpy(), iterations)
                 links[layer][i] = word_links(found, pairs[i].words_X, pairs[i].words_Y)
     return links
-
-
-def nearest(queries_QD: Tensor, keys_KD: Tensor, block: int = 1024) -> tuple[list[int], list[int]]:
-    """Nearest key of each query and nearest query of each key by cosine; of equals, the lowest number.
-
-    Blocked, so that memory stays at block x block. In fp64 and rounded to 9 digits: a matrix product gives equal
-    vectors unequal last bits, depending on where they stand in it.
-    """
-    q = torch.nn.functional.normalize(queries_QD.double(), dim=1)
-    k = torch.nn.functional.normalize(keys_KD.double(), dim=1)
-    best_Q, best_K = _Best(len(q)), _Best(len(k))
-    for i in range(0, len(q), block):
-        for j in range(0, len(k), block):
-            cosine = torch.round(q[i : i + block] @ k[j : j + block].T, decimals=9)
-            best_Q.update(i, cosine.numpy(), j)
-            best_K.update(j, cosine.T.numpy(), i)
-    return best_Q.index.tolist(), best_K.index.tolist()
-
-
-class _Best:
-    """Running maximum per row; blocks come in rising order, so `>` keeps the lowest number of equals."""
-
-    def __init__(self, rows: int):
-        self.value = np.full(rows, -np.inf)
-        self.index = np.zeros(rows, dtype=np.int64)
-
-    def update(self, first_row: int, scores, first_column: int) -> None:
-        rows = slice(first_row, first_row + len(scores))
-        column = scores.argmax(1)  # the first of equals
-        value = scores.max(1)
-        better = value > self.value[rows]
-        self.index[rows][better] = column[better] + first_column
-        self.value[rows][better] = value[better]
