@@ -1,15 +1,15 @@
-"""fast_align (Dyer et al. 2013): IBM model 2 with a prior along the diagonal, the baseline of word alignment.
+"""IBM model 2 with a prior along the diagonal (fast_align, Dyer et al. 2013), the baseline of word alignment.
 
 p(f_j, a_j = i) = p0 t(f_j | null) for i = 0, else (1 - p0) exp(-tension |i / n - j / m|) / Z_j  t(f_j | e_i),
 e_1 ... e_n the source, f_1 ... f_m the target. EM; t with a Dirichlet prior (variational Bayes); after each round but
 the last, the tension follows the difference between the distances that the posterior and the prior expect. All
 constants are the defaults of the released program with its options -d -o -v.
 
-Shapes: P sentence pairs, F target words of all of them, L possible links of all of them, null included.
+Shapes: F target words of some sentence pairs, L possible links of them, null included; K kinds of link of a corpus.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ TENSION_STEPS, TENSION_RATE = 8, 20.0
 ALPHA = 0.01  # of the Dirichlet prior of each source word's translations
 ROUNDS = 5
 CHUNK = 5000  # sentence pairs whose links are in memory at once
+UNSORTED = 1 << 22  # kinds that wait at most to be sorted among those already known
 
 Pair = tuple[Sequence[str], Sequence[str]]
 
@@ -34,13 +35,16 @@ class Corpus:
 
     sources: list[np.ndarray]  # with NULL in front
     targets: list[np.ndarray]
-    kind_source: np.ndarray  # (K,)
-    kind_target: np.ndarray
+    kinds: np.ndarray  # (K,) sorted: source word x target_words + target word
     target_words: int
 
-    def kinds(self, codes: np.ndarray) -> np.ndarray:
-        known = self.kind_source.astype(np.int64) * self.target_words + self.kind_target
-        return np.searchsorted(known, codes)
+    @property
+    def kind_source(self) -> np.ndarray:
+        return self.kinds // self.target_words
+
+    @property
+    def kind_target(self) -> np.ndarray:
+        return self.kinds % self.target_words
 
 
 @dataclass
@@ -59,9 +63,13 @@ def read_corpus(pairs: Sequence[Pair]) -> Corpus:
     sources = [np.array([NULL, *(source_number.setdefault(w, len(source_number) + 1) for w in s)]) for s, _ in pairs]
     targets = [np.array([target_number.setdefault(w, len(target_number)) for w in t], dtype=np.int64) for _, t in pairs]
     words = max(1, len(target_number))
-    codes = [np.unique(s[:, None] * words + t) for s, t in zip(sources, targets, strict=True)]
-    kinds = np.unique(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
-    return Corpus(sources, targets, kinds // words, kinds % words, words)
+    kinds, waiting, count = np.zeros(0, np.int64), [], 0
+    for source, target in zip(sources, targets, strict=True):
+        waiting.append(np.unique(source[:, None] * words + target))
+        count += len(waiting[-1])
+        if count > max(UNSORTED, len(kinds)):
+            kinds, waiting, count = np.unique(np.concatenate([kinds, *waiting])), [], 0
+    return Corpus(sources, targets, np.unique(np.concatenate([kinds, *waiting])), words)
 
 
 def links_of(corpus: Corpus, pairs: Sequence[int]) -> Links:
@@ -78,7 +86,8 @@ def links_of(corpus: Corpus, pairs: Sequence[int]) -> Links:
         counts.append(np.full(m, n + 1))
     count = np.concatenate(counts)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    return Links(corpus.kinds(np.concatenate(codes)), first, np.concatenate(distances), np.concatenate(nulls))
+    kind = np.searchsorted(corpus.kinds, np.concatenate(codes))
+    return Links(kind, first, np.concatenate(distances), np.concatenate(nulls))
 
 
 def prior(links: Links, tension: float) -> np.ndarray:
@@ -104,7 +113,7 @@ def chunks(corpus: Corpus) -> Iterator[Links]:
 
 def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
     """(K,) t(f | e) of every kind, and the tension."""
-    translation_K = np.full(len(corpus.kind_source), 1 / corpus.target_words)
+    translation_K = np.full(len(corpus.kinds), 1 / corpus.target_words)
     tension = TENSION
     for number in range(rounds):
         counts_K, expected, words = np.zeros(len(translation_K)), 0.0, 0
@@ -121,9 +130,10 @@ def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
 
 def expected_translations(corpus: Corpus, counts_K: np.ndarray) -> np.ndarray:
     """exp(E[log t]) under the posterior Dirichlet; the sum runs over what a source word stands with."""
-    totals = np.bincount(corpus.kind_source, counts_K + ALPHA)
+    source_K = corpus.kind_source
+    totals = np.bincount(source_K, counts_K + ALPHA)
     own, total = (torch.digamma(torch.from_numpy(x)).numpy() for x in (counts_K + ALPHA, np.maximum(totals, ALPHA)))
-    return np.exp(own - total[corpus.kind_source])
+    return np.exp(own - total[source_K])
 
 
 def follow(corpus: Corpus, tension: float, found: float, words: int) -> float:
@@ -146,10 +156,13 @@ def expected_distance(n: int, m: int, tension: float) -> float:
     return float(((weight * distance).sum(1) / weight.sum(1)).sum())
 
 
-def best_links(corpus: Corpus, translation_K: np.ndarray, tension: float) -> list[frozenset[Link]]:
-    """Of each pair, (source word, target word) from 0; a target word that null explains best has none."""
+def best_links(
+    corpus: Corpus, pairs: Iterable[int], translation_K: np.ndarray, tension: float
+) -> list[frozenset[Link]]:
+    """Of each of these pairs, (source word, target word) from 0; a target word that null explains best has none."""
     found = []
-    for p, target in enumerate(corpus.targets):
+    for p in pairs:
+        target = corpus.targets[p]
         if not len(target):
             found.append(frozenset())
             continue
@@ -159,14 +172,19 @@ def best_links(corpus: Corpus, translation_K: np.ndarray, tension: float) -> lis
     return found
 
 
-def align(pairs: Sequence[Pair], rounds: int = ROUNDS) -> list[frozenset[Link]]:
-    """Links of both directions, symmetrised."""
-    forward = read_corpus(pairs)
-    backward = read_corpus([(target, source) for source, target in pairs])
-    there, back = (best_links(corpus, *train(corpus, rounds)) for corpus in (forward, backward))
+def align(pairs: Sequence[Pair], beside: Sequence[Pair] = (), rounds: int = ROUNDS) -> list[frozenset[Link]]:
+    """Links of `pairs` in both directions, symmetrised; learnt from them and from those that stand beside them."""
+    every = [*pairs, *beside]
+    there, back = (links_one_way(way, len(pairs), rounds) for way in (every, [(t, s) for s, t in every]))
     return [
         grow_diag_final_and(one, frozenset((i, j) for j, i in other)) for one, other in zip(there, back, strict=True)
     ]
+
+
+def links_one_way(pairs: Sequence[Pair], first: int, rounds: int) -> list[frozenset[Link]]:
+    """Of the first pairs; in a function of its own, so that one direction's corpus is gone before the other's comes."""
+    corpus = read_corpus(pairs)
+    return best_links(corpus, range(first), *train(corpus, rounds))
 
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))

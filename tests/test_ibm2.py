@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from engine import fast_align
+from engine import ibm2
 from engine.alignments import diagonal, error_rate
 from tasks import word_alignment
 
@@ -13,9 +13,9 @@ ARCHIVE = "raw.githubusercontent.com/CZWin32768/XLM-Align/main/word_aligner/alig
 
 
 def test_the_prior_is_the_paper_s():
-    corpus = fast_align.read_corpus([(["a", "b", "c"], ["x", "y"])])
-    links = fast_align.links_of(corpus, range(1))
-    found = fast_align.prior(links, 3.0).reshape(2, 4)
+    corpus = ibm2.read_corpus([(["a", "b", "c"], ["x", "y"])])
+    links = ibm2.links_of(corpus, range(1))
+    found = ibm2.prior(links, 3.0).reshape(2, 4)
     for j, row in enumerate(found, start=1):
         weights = [math.exp(-3.0 * abs(i / 3 - j / 2)) for i in (1, 2, 3)]
         assert row[0] == 0.08 and row[1:] == pytest.approx([0.92 * w / sum(weights) for w in weights])
@@ -25,12 +25,12 @@ def test_the_prior_is_the_paper_s():
 def test_a_round_counts_as_enumerating_every_alignment_does():
     """p(a | e, f) is a product over target words, so expected counts are sums over single links."""
     pairs = [(["a", "b"], ["x", "y"]), (["a"], ["x"])]
-    corpus = fast_align.read_corpus(pairs)
+    corpus = ibm2.read_corpus(pairs)
     rng = np.random.default_rng(1)
     translation = rng.random(len(corpus.kind_source))
     counts = np.zeros(len(translation))
-    for links in fast_align.chunks(corpus):
-        np.add.at(counts, links.kind, fast_align.posterior(links, translation, 2.0))
+    for links in ibm2.chunks(corpus):
+        np.add.at(counts, links.kind, ibm2.posterior(links, translation, 2.0))
     kind = {(int(s), int(t)): k for k, (s, t) in enumerate(zip(corpus.kind_source, corpus.kind_target, strict=True))}
     by_hand = np.zeros(len(translation))
     for source, target in zip(corpus.sources, corpus.targets, strict=True):
@@ -67,34 +67,47 @@ def made_up_pairs(count: int) -> tuple[list, list]:
 
 def test_it_learns_a_dictionary_and_the_chunks_do_not_matter(monkeypatch):
     pairs, gold = made_up_pairs(400)
-    found = fast_align.align(pairs)
+    found = ibm2.align(pairs)
     assert sum(one == other for one, other in zip(found, gold, strict=True)) > 390
-    monkeypatch.setattr(fast_align, "CHUNK", 7)
-    assert fast_align.align(pairs) == found
+    monkeypatch.setattr(ibm2, "CHUNK", 7)
+    monkeypatch.setattr(ibm2, "UNSORTED", 30)
+    assert ibm2.align(pairs) == found
+
+
+def test_pairs_beside_are_learnt_from_and_not_linked():
+    pairs, gold = made_up_pairs(400)
+    every = ibm2.align(pairs)
+    assert ibm2.align(pairs[:20], pairs[20:]) == every[:20]
+    alone, beside = (error_count(found, gold[:20]) for found in (ibm2.align(pairs[:20]), every[:20]))
+    assert alone > 3 * beside
+
+
+def error_count(found: list, gold: list) -> int:
+    return sum(len(one ^ other) for one, other in zip(found, gold, strict=True))
 
 
 def test_the_tension_stiffens_where_words_stand_in_order():
     straight = [([f"s{i}" for i in range(6)], [f"t{i}" for i in range(6)])] * 20
     rng = random.Random(1)
     shuffled = [(source, rng.sample(target, 6)) for source, target in straight]
-    tensions = [fast_align.train(fast_align.read_corpus(pairs))[1] for pairs in (straight, shuffled)]
+    tensions = [ibm2.train(ibm2.read_corpus(pairs))[1] for pairs in (straight, shuffled)]
     assert tensions[0] > tensions[1] + 1
 
 
 def test_an_empty_side_aligns_to_nothing():
-    assert fast_align.align([(["a"], []), (["a"], ["x"]), ([], ["x"])])[0] == frozenset()
+    assert ibm2.align([(["a"], []), (["a"], ["x"]), ([], ["x"])])[0] == frozenset()
 
 
 def test_grow_diag_final_and_by_hand():
     one, other = frozenset({(0, 0), (1, 1), (3, 3)}), frozenset({(0, 0), (1, 0), (4, 5)})
     # (1, 0) and (1, 1) are neighbours of (0, 0); (3, 3) and (4, 5) join words that are free
-    assert fast_align.grow_diag_final_and(one, other) == {(0, 0), (1, 0), (1, 1), (3, 3), (4, 5)}
-    assert fast_align.grow_diag_final_and(frozenset({(0, 0)}), frozenset({(5, 0)})) == {(0, 0)}
+    assert ibm2.grow_diag_final_and(one, other) == {(0, 0), (1, 0), (1, 1), (3, 3), (4, 5)}
+    assert ibm2.grow_diag_final_and(frozenset({(0, 0)}), frozenset({(5, 0)})) == {(0, 0)}
 
 
 @pytest.mark.parametrize("language", ["de", "fr"])
 def test_it_beats_the_diagonal_on_five_hundred_real_pairs(mirror, language):
     pairs = word_alignment.read_folder(mirror / ARCHIVE, language)
     text = [(one.split(), other.split()) for one, other in zip(pairs.first, pairs.second, strict=True)]
-    found = error_rate(pairs.gold, fast_align.align(text))
+    found = error_rate(pairs.gold, ibm2.align(text))
     assert found < error_rate(pairs.gold, diagonal(pairs.gold)) - 25
