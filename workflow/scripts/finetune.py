@@ -7,7 +7,7 @@ import argparse
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,16 +74,7 @@ def main() -> None:
     report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
     report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
     report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
-    metadata |= {
-        "pretrain_seed": metadata.get("seed", ""),
-        "seed": str(args.seed),
-        "task": recipe.task,
-        "task_version": str(recipe.version),
-        "setting": recipe.setting,
-        "labels": json.dumps(recipe.labels),
-        "selection": json.dumps(report["selection"], sort_keys=True),
-    }
-    save_weights(args.out, state, metadata)
+    save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
     write_json(args.dev_json, report)
 
 
@@ -116,6 +107,19 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return name
+
+
+def describe(metadata: dict[str, str], recipe: Recipe, seed: int, selection: dict) -> dict[str, str]:
+    """The metadata of the weights: the encoder's, and what it was fine-tuned to."""
+    return metadata | {
+        "pretrain_seed": metadata.get("seed", ""),
+        "seed": str(seed),
+        "task": recipe.task,
+        "task_version": str(recipe.version),
+        "setting": recipe.setting,
+        "labels": json.dumps(recipe.labels),
+        "selection": json.dumps(selection, sort_keys=True),
+    }
 
 
 def longest_row(recipe: Recipe, encoder: Encoder) -> int:
@@ -288,41 +292,58 @@ def finetune(
         head = HEADS[recipe.kind](encoder.config.width, recipe.classes(), hyper.dropout, encoder.config.init_std)
         model = nn.ModuleDict({"encoder": encoder, "head": head}).to(device)
 
-        updates_per_epoch = math.ceil(len(train.rows) / hyper.batch)
-        updates = max(1, round(hyper.epochs * updates_per_epoch))
-        evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
-        warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
-        if warmup >= updates:
-            raise UserError(
-                f"recipe.warmup_steps: {warmup} of {updates} updates, so the learning rate would never be reached; "
-                "set warmup_steps to null and warmup_fraction to a share"
-            )
-        optimizer = make_optimizer(model, hyper)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
-
-        best, history, loss_sum, since = None, [], 0.0, 0
+        updates = max(1, round(hyper.epochs * math.ceil(len(train.rows) / hyper.batch)))
         batches = endless_batches(train, hyper.batch, order)
-        for step in range(1, updates + 1):
-            model.train()
-            loss = train_step(model, optimizer, train, next(batches), hyper, device)
-            if not math.isfinite(loss):
-                raise UserError(
-                    f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr or check the encoder"
-                )
-            schedule.step()
-            loss_sum, since = loss_sum + loss, since + 1
-            if step not in evaluate_at:
-                continue
-            scores = dev_scores(model, dev, recipe, device)
-            mean = sum(scores.values()) / len(scores)
-            history.append({"step": step, "train_loss": loss_sum / since, "dev": scores, "mean": mean})
-            print(f"step {step}/{updates}  loss {loss_sum / since:.4f}  dev {recipe.metric} {mean:.2f}", flush=True)
-            loss_sum, since = 0.0, 0
-            if best is None or mean > best[0]:
-                weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-                best = mean, step, weights, scores
+        return learn(
+            model,
+            hyper,
+            updates,
+            recipe.metric,
+            lambda optimizer: train_step(model, optimizer, train, next(batches), hyper, device),
+            lambda: dev_scores(model, dev, recipe, device),
+        )
+
+
+def learn(
+    model: nn.Module,
+    hyper: Hyperparameters,
+    updates: int,
+    metric: str,
+    step_of: Callable[[torch.optim.Optimizer], float],
+    scores_of: Callable[[], dict[str, float]],
+) -> tuple[dict[str, Tensor], dict]:
+    """Weights that are best on dev, the first of equals, and the dev history. `step_of` makes one update and gives its
+    loss, `scores_of` the dev score of each language."""
+    evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
+    warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
+    if warmup >= updates:
+        raise UserError(
+            f"recipe.warmup_steps: {warmup} of {updates} updates, so the learning rate would never be reached; "
+            "set warmup_steps to null and warmup_fraction to a share"
+        )
+    optimizer = make_optimizer(model, hyper)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
+
+    best, history, loss_sum, since = None, [], 0.0, 0
+    for step in range(1, updates + 1):
+        model.train()
+        loss = step_of(optimizer)
+        if not math.isfinite(loss):
+            raise UserError(f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr or check the encoder")
+        schedule.step()
+        loss_sum, since = loss_sum + loss, since + 1
+        if step not in evaluate_at:
+            continue
+        scores = scores_of()
+        mean = sum(scores.values()) / len(scores)
+        history.append({"step": step, "train_loss": loss_sum / since, "dev": scores, "mean": mean})
+        print(f"step {step}/{updates}  loss {loss_sum / since:.4f}  dev {metric} {mean:.2f}", flush=True)
+        loss_sum, since = 0.0, 0
+        if best is None or mean > best[0]:
+            weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+            best = mean, step, weights, scores
     score, step, weights, scores = best
-    selection = {"rule": hyper.selection, "metric": recipe.metric, "step": step, "of": updates, "score": score}
+    selection = {"rule": hyper.selection, "metric": metric, "step": step, "of": updates, "score": score}
     return weights, {"history": history, "selection": {**selection, "dev": scores}}
 
 
@@ -398,10 +419,14 @@ def train_step(
         loss = loss / labelled
         loss.backward()
         total += loss.item()
+    update(model, optimizer, hyper)
+    return total
+
+
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, hyper: Hyperparameters) -> None:
     if hyper.clip:
         nn.utils.clip_grad_norm_(model.parameters(), hyper.clip)
     optimizer.step()
-    return total
 
 
 def dev_scores(model: nn.Module, dev: dict[str, DevSet], recipe: Recipe, device: str) -> dict[str, float]:

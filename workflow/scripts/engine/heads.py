@@ -67,8 +67,10 @@ def encode(
     languages: Sequence[str],
     device: str = "cpu",
     all_layers: bool = False,
+    layers: int | None = None,
 ) -> tuple[Tensor | list[Tensor], Tensor]:
-    """States of the padded rows, and which tokens are real (B, T); sides and languages for models that embed them."""
+    """States of the padded rows, of the last layer or of the first `layers`, or of all; which tokens are real (B, T).
+    Sides and languages for models that embed them."""
     tokens_BT, real_BT = pad(rows, device)
     sides_BT = languages_BT = None
     if encoder.config.token_types:
@@ -77,7 +79,7 @@ def encode(
     if encoder.config.languages:
         numbers_B = torch.tensor([language_number(encoder, code) for code in languages], device=device)
         languages_BT = numbers_B[:, None].expand_as(tokens_BT)
-    states = encoder(tokens_BT, None, real_BT, all_layers, sides_BT, languages_BT)
+    states = encoder(tokens_BT, None, real_BT, all_layers, sides_BT, languages_BT, layers=layers)
     return states, real_BT
 
 
@@ -209,10 +211,14 @@ def mean_states(
     means = torch.empty(len(wanted), len(unique), encoder.config.width)
     for batch in ordered_batches([len(row) for row in unique], batch_rows):
         states, real_BT = encode(encoder, [unique[i] for i in batch], [language] * len(batch), device, all_layers=True)
-        weights_BT1 = (real_BT / real_BT.sum(1, keepdim=True))[..., None]
         for place, layer in enumerate(wanted):
-            means[place, batch] = (states[layer] * weights_BT1).sum(1).float().cpu()
+            means[place, batch] = mean_tokens(states[layer], real_BT).float().cpu()
     return means[:, [number[tuple(row)] for row in rows]]
+
+
+def mean_tokens(states_BTD: Tensor, real_BT: Tensor) -> Tensor:
+    """(B, D) over the real tokens of each row, specials included."""
+    return (states_BTD * (real_BT / real_BT.sum(1, keepdim=True))[..., None]).sum(1)
 
 
 @torch.no_grad()
