@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import zipfile
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -648,6 +649,19 @@ def test_a_mirror_may_keep_the_file_under_the_fallback_address(tmp_path):
     dataset = row("http://gone.example/a", ["http://second.example/b"])
     place = folder(tmp_path, "m", "second.example/b", BODY)
     assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(place))], offline=True) == str(place / "second.example/b")
+
+
+def test_a_file_that_nobody_may_distribute_comes_from_a_mirror_alone(tmp_path):
+    dataset = replace(row("https://user-supplied.invalid/conll/deu.train"), note="lay it into a folder", licence="ECI")
+    with pytest.raises(UserError) as error:
+        fetch(dataset, tmp_path)
+    said = str(error.value)
+    assert "the network has none: lay it into a folder (ECI)" in said and "leave its language out" in said
+    assert "place the file at <mirror>/user-supplied.invalid/conll/deu.train" in said
+    place = tmp_path / "mirror/user-supplied.invalid/conll"
+    place.mkdir(parents=True)
+    (place / "deu.train").write_bytes(BODY)
+    assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(tmp_path / "mirror"))]) == str(place / "deu.train")
 
 
 def test_offline_asks_no_upstream_and_says_so(server, tmp_path):

@@ -517,6 +517,11 @@ def slot(directory: Path | None, count: int, label: str = "") -> Iterator[None]:
 # ---------------------------------------------------------------- all sources in turn
 
 
+def is_user_supplied(url: str) -> bool:
+    """A host below .invalid never resolves (RFC 6761): the row of a file that nobody may distribute."""
+    return path_of(url).partition("/")[0].endswith(".invalid")
+
+
 def sources_of(dataset: Dataset, mirrors: list[Mirror], offline: bool) -> list[Source]:
     """Every place to ask, in order. Mirrors may keep the file under the path of any of the row's urls."""
     sources = []
@@ -530,7 +535,7 @@ def sources_of(dataset: Dataset, mirrors: list[Mirror], offline: bool) -> list[S
                 folder = Path(mirror.place)
                 sources.append(Source(str(folder / path), folder=folder, path=path, checked=mirror.checked))
     if not offline:
-        sources += [Source(url, url=url) for url in dataset.urls]
+        sources += [Source(url, url=url) for url in dataset.urls if not is_user_supplied(url)]
     return list({source.name: source for source in reversed(sources)}.values())[::-1]
 
 
@@ -622,7 +627,10 @@ def _story(dataset: Dataset, sources: list[Source], datasets: str | Path, lock: 
     lines = [f"{datasets}, id {dataset.id}: no source gave the file"]
     for source in sources:
         lines.append(f"  {source.name}: {source.reasons[-1]}")
-    if not sources:
+    supplied = is_user_supplied(dataset.url)
+    if supplied:
+        lines.append(f"  the network has none: {dataset.note} ({dataset.licence})")
+    elif not sources:
         lines.append("  none to ask: no mirror is given and --offline forbids the network")
     if any(source.wrong_sums for source in sources):
         if dataset.sha256 or not lock:
@@ -635,8 +643,11 @@ def _story(dataset: Dataset, sources: list[Source], datasets: str | Path, lock: 
             f"data use --unchecked-mirror."
         )
     else:
-        mend = f"to mend: place the file at <mirror>/{dataset.path} and give --mirror <mirror>, or correct the url"
-        lines.append(mend + (", or run without --offline." if offline else "."))
+        mend = f"to mend: place the file at <mirror>/{dataset.path} and give --mirror <mirror>"
+        if supplied:
+            lines.append(mend + ", or leave its language out of the task.")
+        else:
+            lines.append(mend + ", or correct the url" + (", or run without --offline." if offline else "."))
     return "\n".join(lines)
 
 
