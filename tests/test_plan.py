@@ -450,10 +450,47 @@ def test_a_setting_may_predict_with_the_model_of_another_task(own_models):
     assert resolved["train_languages"] == []
 
 
+def test_retrieval_is_fine_tuned_on_the_pairs_of_a_run_at_the_scale(mini, paper):
+    setting = "retrieval-fine-tuned"
+    assert plan.bitext_settings(mini, "tatoeba") == [setting] and not plan.bitext_settings(mini, "xnli")
+    assert plan.trained_as(mini, "tatoeba", setting) == ("tatoeba", setting)
+    for config, languages in (
+        (mini, "ar de es fr hi ru zh".split()),
+        (paper, "ar bg de el es fr hi ru sw th tr ur vi zh".split()),  # of 36: those that ERNIE-M has pairs of
+    ):
+        resolved = plan.resolve_recipe(config, "tatoeba", setting, "ernie-m")
+        assert resolved["train_languages"] == languages
+        pairs = plan.resolve_run(config, "ernie-m-base")["data"]["bitext"]
+        assert resolved["bitext"] == {"run": "ernie-m-base", "alpha": 0.7, "corpora": pairs["corpora"]}
+        assert resolved["recipe"]["steps"] == (300 if config is mini else 200000)
+    assert "steps" not in plan.resolve_recipe(mini, "tatoeba", "zero-shot-retrieval", "ernie-m")["recipe"]
+
+
+def test_what_has_no_pairs_at_a_scale_is_not_asked_for(repository):
+    config = plan.load_config(repository, {"scale": "mini", "runs": ["xlm-r"]})
+    row = spec({"run": "xlm-r"}, columns=[{"task": "tatoeba"}], setting="retrieval-fine-tuned")
+    assert plan.needs(config, row) == [("xlm-r", "tatoeba", "retrieval-fine-tuned")]
+    config.scale["evaluation_languages"] = ["en", "ja"]
+    config._recipes.clear()
+    assert plan.needs(config, row) == []
+
+
+def test_a_scale_names_settings_that_a_task_has(repository):
+    config = plan.load_config(repository, {"scale": "mini"})
+    config.scale["task_overrides"]["tatoeba"]["recipe"]["settings"] = {"retrieval-finetuned": {"steps": 3}}
+    with pytest.raises(UserError, match=r"task_overrides\.tatoeba\.recipe\.settings: unknown setting 'retrieval-fine"):
+        plan._check_task(config, "tatoeba")
+
+
 @pytest.mark.parametrize(
     ("task", "setting", "message"),
     [
         ("tatoeba", {"train": ["de"]}, "settings.x.train: kind retrieval trains nothing"),
+        ("tatoeba", {"train": ["de"], "bitext": "xlm"}, r"settings.x.bitext: is for one model \(train: all\)"),
+        ("bucc", {"train": "all", "bitext": "xlm"}, "settings.x.bitext: .* of a task of kind retrieval"),
+        ("tatoeba", {"train": "all", "bitext": "xlmm"}, "settings.x.bitext: unknown run 'xlmm'"),
+        ("tatoeba", {"train": "all", "bitext": "xlm-r"}, "settings.x.bitext: run 'xlm-r' has no sentence pairs"),
+        ("tatoeba", {"train": "all", "bitext": "ppa-250k"}, "'ppa-250k' has no sentence pairs or limits them"),
         ("tatoeba", {"train": [], "model": {"task": "xnly", "setting": "x"}}, "model.task: unknown task 'xnly'"),
         ("tatoeba", {"train": [], "model": {"task": "xnli", "setting": "x"}}, "model.setting: unknown setting 'x'"),
         (

@@ -28,6 +28,11 @@ MONO_SHARDS = range(PLAN.scale["shards"]["mono"])
 BITEXT_SHARDS = range(PLAN.scale["shards"]["bitext"])
 RAW = f"{S}/raw"
 DATASET_OF = {f"{RAW}/{dataset.path}": dataset for dataset in PLAN.datasets.values()}
+BITEXT_SETTINGS = {
+    task: settings
+    for task in PLAN.tasks
+    if (settings := plan.bitext_settings(PLAN, task))
+}
 
 
 wildcard_constraints:
@@ -414,6 +419,22 @@ def task_files(wildcards, parts):
 
 def finetune_files(wildcards):
     return task_files(wildcards, plan.TRAIN_PARTS)
+
+
+def finetune_bitext(suffix):
+    """The clean sentence pairs that retrieval is fine-tuned on, or their counts."""
+
+    def files(wildcards):
+        resolved = plan.resolve_recipe(
+            PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
+        )
+        corpora = resolved["bitext"]["corpora"]
+        stems = bitext_texts(
+            (corpus, pair) for pair, names in corpora.items() for corpus in names
+        )
+        return [f"{S}/corpus/{stem}.{suffix}" for stem in stems]
+
+    return files
 
 
 def predict_files(wildcards):

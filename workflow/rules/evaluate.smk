@@ -1,5 +1,5 @@
 # Evaluation: recipe -> fine-tuned model -> predictions -> score. Only predict knows model and task, only score knows gold.
-# finetune and predict list no code, as pretrain does not: a task's `version` is raised by hand when its results should change.
+# Fine-tuning and predict list no code, as pretrain does not: a task's `version` is raised by hand when its results should change.
 
 
 localrules:
@@ -40,6 +40,8 @@ rule finetune:
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
+    wildcard_constraints:
+        task=plan.any_of(set(PLAN.tasks) - BITEXT_SETTINGS.keys()),
     log:
         "results/{scale}/logs/finetune/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
@@ -57,6 +59,38 @@ rule finetune:
     shell:
         "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
         "--spm {input.vocabulary} --raw {params.raw} --seed {wildcards.seed} --counts {params.counts} --threads {threads} "
+        "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
+
+
+# The sentence pairs are those that a run is pre-trained on, after cleaning.
+rule finetune_retrieval:
+    input:
+        script=ancient("workflow/scripts/finetune_retrieval.py"),
+        recipe=recipe,
+        encoder=encoder,
+        vocabulary="results/{scale}/vocab/spm.model",
+        bitext=finetune_bitext("clean.tsv.zst"),
+        counts=finetune_bitext("clean.json"),
+    output:
+        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
+    wildcard_constraints:
+        task=plan.any_of(BITEXT_SETTINGS),
+        setting=plan.any_of(sum(BITEXT_SETTINGS.values(), [])),
+    log:
+        "results/{scale}/logs/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: resource("finetune_retrieval", "threads", 1)
+    resources:
+        **gpu_resources("finetune_retrieval"),
+        mem_mb=resource("finetune_retrieval", "mem_mb", 4000),
+        runtime=resource("finetune_retrieval", "runtime", 120),
+    shell:
+        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
+        "--spm {input.vocabulary} --bitext {input.bitext} --seed {wildcards.seed} --threads {threads} "
         "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
 
 

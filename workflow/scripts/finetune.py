@@ -99,6 +99,10 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         default="any",
         help="upstream: the files must have the row counts of the task's YAML (default: %(default)s)",
     )
+    add_machine_arguments(parser)
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto = cuda if there is one (default)")
 

@@ -789,6 +789,8 @@ def _check_task(config: Config, name: str) -> None:
                     f"{where}.model.task: {model['task']} has another kind of answer ({trained['kind']}); "
                     f"name a task of kind {task['kind']}"
                 )
+        elif "bitext" in how:
+            _check_bitext(config, task["kind"], how, where)
         elif how["train"] and task["kind"] in ENCODER_KINDS:
             raise UserError(f"{where}.train: kind {task['kind']} trains nothing; name a `model` or leave it empty")
         languages_of = dict.fromkeys(PARTS, task["languages"])
@@ -797,8 +799,20 @@ def _check_task(config: Config, name: str) -> None:
             _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
     overrides = config.scale.get("task_overrides", {}).get(name, {})
     allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
+    changed = f"config/scales/{config.scale_name}.yaml, task_overrides.{name}"
     for key in overrides:
-        _known(key, allowed, f"config/scales/{config.scale_name}.yaml, task_overrides.{name}", "key")
+        _known(key, allowed, changed, "key")
+    for setting in overrides.get("recipe", {}).get("settings", {}):
+        _known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
+
+
+def _check_bitext(config: Config, kind: str, how: dict, where: str) -> None:
+    if kind != "retrieval" or how["train"] != "all":
+        raise UserError(f"{where}.bitext: is for one model (train: all) of a task of kind retrieval; remove the key")
+    _known(how["bitext"], config.runs, f"{where}.bitext", "run")
+    pairs = config.runs[how["bitext"]].get("data", {}).get("bitext")
+    if not pairs or "limit" in pairs:
+        raise UserError(f"{where}.bitext: run '{how['bitext']}' has no sentence pairs or limits them; name another")
 
 
 # What a file of a task may be, by the first word of its key; and which jobs read it.
@@ -806,7 +820,8 @@ PARTS = ("gold", "train", "dev", "test", "foreign", "english")
 TEST_PARTS = ("gold", "test", "foreign", "english")
 TRAIN_PARTS = ("gold", "train", "dev")
 
-# These read the states of an encoder as it is, their own or that of another task's model; the others fine-tune it.
+# These read the states of an encoder as it is, their own or that of another task's model; the others fine-tune it, and
+# retrieval does where a setting has `bitext`.
 ENCODER_KINDS = ("retrieval", "mining", "alignment")
 
 
@@ -886,7 +901,22 @@ def trained_as(config: Config, task: str, job: str) -> tuple[str, str] | None:
     model = config.tasks[task]["settings"][setting].get("model")
     if model:
         return model["task"], model["setting"]
-    return None if config.tasks[task]["kind"] in ENCODER_KINDS else (task, job)
+    if config.tasks[task]["kind"] in ENCODER_KINDS and job not in bitext_settings(config, task):
+        return None
+    return task, job
+
+
+def bitext_settings(config: Config, task: str) -> list[str]:
+    """The settings of a task that are fine-tuned on sentence pairs, and not on a training part."""
+    return [setting for setting, how in config.tasks[task]["settings"].items() if "bitext" in how]
+
+
+def recipe_bitext(config: Config, run: str, languages: list[str]) -> dict:
+    """The sentence pairs of a run at this scale, of these languages with English."""
+    data = resolve_run(config, run)["data"].get("bitext", {}) if _hash_of(config, run) else {}
+    pairs = {"-".join(sorted(("en", code))) for code in languages if code != "en"}
+    corpora = {pair: names for pair, names in data.get("corpora", {}).items() if pair in pairs}
+    return {"run": run, "alpha": data.get("alpha", 1.0), "corpora": corpora}
 
 
 def resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
@@ -918,12 +948,19 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
             "name": name,
         },
     }
-    resolved = deep_merge(resolved, config.scale.get("task_overrides", {}).get(task, {}))
+    overrides = config.scale.get("task_overrides", {}).get(task, {})
+    resolved = deep_merge(resolved, overrides)
+    by_setting = resolved["recipe"].pop("settings", {}).get(setting, {})
+    resolved["recipe"] = deep_merge(resolved["recipe"], by_setting)
     if how.get("model"):
         resolved["model"] = dict(how["model"])
     if own_language == "en":  # nothing to switch to: English is what the others are translated from
         resolved["recipe"].pop("code_switch", None)
     resolved["train_languages"] = train_languages(how, resolved["languages"])
+    if "bitext" in how:
+        resolved["bitext"] = recipe_bitext(config, how["bitext"], resolved["languages"])
+        with_english = {code for pair in resolved["bitext"]["corpora"] for code in pair.split("-")}
+        resolved["train_languages"] = [code for code in resolved["languages"] if code in with_english]
     languages_of = dict.fromkeys(PARTS, resolved["languages"])
     switched = ["en"] if resolved["recipe"].get("code_switch") else []
     languages_of["train"] = [*resolved["train_languages"], *switched]
@@ -1016,7 +1053,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
     """The (run, task, setting) that stand behind a table or figure, sorted.
 
     Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects, tasks
-    and settings that nothing computes yet, tasks in none of whose languages this scale evaluates.
+    and settings that nothing computes yet, tasks in none of whose languages this scale evaluates, and settings that
+    train on sentence pairs where it has none.
     """
     found = set()
     for group in spec.get("groups", []):
@@ -1029,10 +1067,15 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                 setting = group.get("settings", {}).get(task, setting)
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
                     continue
-                if task_languages(config, task):
+                if task_languages(config, task) and _has_pairs(config, task, setting):
                     jobs = setting_jobs(config, task, setting)
                     found |= {(canonical_run(config, run), task, job) for job in jobs}
     return sorted(found)
+
+
+def _has_pairs(config: Config, task: str, setting: str) -> bool:
+    run = config.tasks[task]["settings"][setting].get("bitext")
+    return run is None or bool(recipe_bitext(config, run, task_languages(config, task))["corpora"])
 
 
 def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:

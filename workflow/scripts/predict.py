@@ -94,14 +94,14 @@ def check_model(path: str, metadata: dict[str, str], recipe: Recipe) -> None:
     """The weights are those of the task and setting that this recipe predicts with."""
     if recipe.model:
         wanted = (recipe.model["task"], recipe.model["setting"])
-    elif recipe.kind in FINETUNED_KINDS:
+    elif recipe.kind in FINETUNED_KINDS or recipe.bitext:
         wanted = (recipe.task, recipe.setting)
     else:
         return
     if (metadata.get("task"), metadata.get("setting")) != wanted:
         raise UserError(
             f"{path}: fine-tuned on {metadata.get('task', 'nothing')} {metadata.get('setting', '')}, "
-            f"but the recipe is for {' '.join(wanted)}; give the weights that finetune.py wrote for it"
+            f"but the recipe is for {' '.join(wanted)}; give the weights that were fine-tuned for it"
         )
 
 

@@ -24,6 +24,7 @@ class Hyperparameters:
     peak_lr: float | None = None
     batch: int | None = None  # rows per update
     epochs: float | None = None
+    steps: int | None = None  # updates, where pairs of sentences are drawn and not read in epochs
     warmup_fraction: float | None = None  # of all updates; or
     warmup_steps: int | None = None
     weight_decay: float = 0.0
@@ -38,6 +39,7 @@ class Hyperparameters:
     selection: str | None = None
     code_switch: bool = False  # PPA: each translated pair with one side in English, twice
     dev_limit: int | None = None  # rows of each dev set that are scored during training
+    similarity_scale: float | None = None  # of cosines, in fine-tuning for retrieval
     grid: dict[str, list] | None = None
     # question answering, in pieces
     stride: int | None = None  # of the windows that a long context is cut into
@@ -79,6 +81,7 @@ class Recipe:
     train_languages: list[str] | None = None
     train_limit: int | None = None  # training rows in all, drawn with a fixed seed
     model: dict[str, str] | None = None  # task and setting whose fine-tuned weights predict
+    bitext: dict | None = None  # to fine-tune for retrieval: a run, and alpha and corpora of its sentence pairs
 
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
@@ -134,7 +137,9 @@ def _check(recipe: Recipe, path: str) -> None:
     if recipe.kind not in FINETUNED_KINDS:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
         require(ok, "recipe.layer", "say `layer` and `of`, the depth that it is counted in")
-        return
+        if not recipe.bitext:
+            return
+        require(recipe.kind == "retrieval", "bitext", f"nothing fine-tunes kind {recipe.kind} on pairs of sentences")
     if recipe.kind in ("classification", "tagging"):
         require(bool(recipe.labels), "labels", "none; name what there is to tell apart")
     if recipe.kind == "question-answering":
@@ -143,8 +148,14 @@ def _check(recipe: Recipe, path: str) -> None:
     if recipe.model:
         return
     require(bool(recipe.train_languages), "train_languages", "none; say which languages' training data to use")
-    for key in ("peak_lr", "batch", "epochs"):
+    length = ("steps", "similarity_scale") if recipe.bitext else ("epochs",)
+    for key in ("peak_lr", "batch", *length):
         require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number is needed")
+    if recipe.bitext:
+        require(hyper.batch > 1, "recipe.batch", "at least 2: the negatives of a pair are the others of its batch")
+        require(hyper.device_rows is None, "recipe.device_rows", "is not for retrieval, which compares a whole batch")
+        require(not hyper.grid, "recipe.grid", "is not for retrieval, which trains once")
+        require(hyper.selection == "mean_dev", "recipe.selection", "use mean_dev: every language has held-out pairs")
     require(hyper.evaluations >= 1, "recipe.evaluations", "at least 1, or nothing can be selected")
     require(hyper.selection in SELECTIONS, "recipe.selection", f"use one of {', '.join(SELECTIONS)}")
     require(hyper.precision in ("fp32", "bf16"), "recipe.precision", "use fp32 or bf16")
