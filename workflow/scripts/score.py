@@ -85,7 +85,7 @@ def score_folder(args: SimpleNamespace) -> dict:
             scores += retrieval_entries(language, gold, by_layer, described["layer"])
             if by_layer["en-xx", described["layer"]] != predictions:
                 raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
-        elif recipe.kind == "alignment":
+        elif recipe.kind == "alignment" and described["layers"] is not None:
             by_layer = word_alignment.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
             if by_layer[described["layer"]] != predictions:
                 raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
@@ -205,6 +205,8 @@ def entry(
 def signature(recipe, described: dict) -> str:
     """Everything that two scores must share to be comparable, in one line."""
     parts = [recipe.metric]
+    if described.get("aligner"):
+        return "|".join([*parts, f"aligner={described['aligner']}", f"version={recipe.version}"])
     if recipe.kind == "alignment":
         parts += [f"layer={described['layer']}/{described['layers']}", f"transport={recipe.recipe.iterations}"]
     elif recipe.kind in ("retrieval", "mining"):
