@@ -335,7 +335,15 @@ def test_schemas_are_valid_and_closed(repository):
     from jsonschema import Draft202012Validator
 
     files = sorted((repository / "config/schemas").glob("*.schema.json"))
-    assert {path.name.split(".")[0] for path in files} == {"config", "scale", "run", "task", "table", "figure"}
+    assert {path.name.split(".")[0] for path in files} == {
+        "aligner",
+        "config",
+        "figure",
+        "run",
+        "scale",
+        "table",
+        "task",
+    }
     for path in files:
         schema = json.loads(path.read_text(encoding="utf-8"))
         Draft202012Validator.check_schema(schema)
@@ -348,7 +356,7 @@ def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
     from engine.config import load_run
 
     config = plan.load_config(repository, {"scale": scale})
-    for name in config.runs:
+    for name in config.pretrained:
         path = tmp_path / f"{name}.yaml"
         path.write_text(resolve_run.render(config, name), encoding="utf-8")
         run = load_run(path)

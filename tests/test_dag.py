@@ -39,7 +39,7 @@ for path in [path for paths in values.values() for path in paths]:
         (path / "gold").mkdir(parents=True, exist_ok=True)
         (path / "MANIFEST.tsv").write_text("path\\tbytes\\tsha256\\n")
         (path / "gold/dirt.tsv").write_text("")
-    elif "{name}" == "predict":
+    elif "{name}" in ("predict", "fast_align"):
         path.mkdir(parents=True)
         (path / "predictions.json").write_text("{{}}")
     else:

@@ -268,10 +268,19 @@ def test_a_parent_of_another_shape_is_refused_before_any_job(repository):
 def test_a_plain_make_trains_what_the_scale_lists(repository):
     for scale in ("smoke", "mini", "mini-2"):
         config = plan.load_config(repository, {"scale": scale})
-        assert {run for run, _, _ in plan.all_needs(config)} == {"random-init", "xlm", "xlm-r"}
+        assert {run for run, _, _ in plan.all_needs(config)} == {"fast-align", "random-init", "xlm", "xlm-r"}
         everything = plan.load_config(repository, {"scale": scale, "runs": "all"})
         found = {run for run, _, _ in plan.all_needs(everything)}
-        assert found > {"random-init", "xlm", "xlm-r", "ernie-m-base", "veco-large", "ppa-250k", "xlm-e-base"}
+        assert found > {
+            "fast-align",
+            "random-init",
+            "xlm",
+            "xlm-r",
+            "ernie-m-base",
+            "veco-large",
+            "ppa-250k",
+            "xlm-e-base",
+        }
         chosen = plan.load_config(repository, {"scale": scale, "runs": ["xlm", "veco-large"]})
         assert {run for run, _, _ in plan.all_needs(chosen)} == {"xlm", "veco-large"}
     assert plan.load_config(repository, {"scale": "paper"}).selected > {"mbart", "xlm-r"}

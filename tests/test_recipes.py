@@ -182,7 +182,7 @@ def test_what_no_paper_searches_is_not_searched(paper):
 
 def test_a_large_model_of_ernie_m_has_the_recipe_of_its_table(paper):
     recipes = {}
-    for run in paper.runs:
+    for run in paper.pretrained:
         content = plan.resolve_run(paper, run)
         if content["finetune_recipe"].startswith("ernie-m"):
             recipes.setdefault(content["model"]["layers"], set()).add(content["finetune_recipe"])

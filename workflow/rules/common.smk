@@ -18,6 +18,7 @@ try:
     NEEDS = plan.all_needs(PLAN)
     RUNS = plan.with_ancestors(PLAN, [*PLAN.listed, *(run for run, _, _ in NEEDS)])
     CANONICAL = plan.canonical_runs(PLAN)
+    TRAINED = [run for run in RUNS if run in PLAN.pretrained]
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -28,6 +29,11 @@ MONO_SHARDS = range(PLAN.scale["shards"]["mono"])
 BITEXT_SHARDS = range(PLAN.scale["shards"]["bitext"])
 RAW = f"{S}/raw"
 DATASET_OF = {f"{RAW}/{dataset.path}": dataset for dataset in PLAN.datasets.values()}
+PRETRAINED = plan.any_of(PLAN.pretrained)
+ALIGNERS = plan.any_of(set(PLAN.runs) - set(PLAN.pretrained))
+ALIGNED = plan.any_of(
+    task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "alignment"
+)
 BITEXT_SETTINGS = {
     task: settings
     for task in PLAN.tasks
@@ -348,7 +354,7 @@ def initial_option(wildcards, output):
 def pretrain_outputs():
     return [
         f"{S}/runs/{run}/seed-{seed}/model.safetensors"
-        for run in RUNS
+        for run in TRAINED
         for seed in sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     ]
 
@@ -362,19 +368,21 @@ def training_logs(wildcards):
 
 
 def training_plots():
-    trained = [run for run in RUNS if plan.resolve_run(PLAN, run)["schedule"]["steps"]]
+    trained = [
+        run for run in TRAINED if plan.resolve_run(PLAN, run)["schedule"]["steps"]
+    ]
     return [f"{S}/runs/{run}/training.png" for run in trained]
 
 
 def data_outputs():
-    mono, bitext = plan.data_of_runs(PLAN, RUNS)
+    mono, bitext = plan.data_of_runs(PLAN, TRAINED)
     return [
         f"{S}/vocab/spm.model",
         *(
             f"{S}/shards/{stem}.json"
             for stem in mono_texts(mono) + bitext_texts(bitext)
         ),
-        *(f"{S}/runs/{run}/sampling_plan.tsv" for run in RUNS),
+        *(f"{S}/runs/{run}/sampling_plan.tsv" for run in TRAINED),
     ]
 
 
@@ -388,7 +396,7 @@ def recipe_digest(wildcards):
 
 
 def recipe_name(wildcards):
-    return plan.resolve_run(PLAN, wildcards.run)["finetune_recipe"]
+    return plan.recipe_of(PLAN, wildcards.run)
 
 
 def recipe(wildcards):
@@ -441,6 +449,15 @@ def predict_files(wildcards):
     """Mining sets its threshold on dev, so it reads that too."""
     mining = PLAN.tasks[wildcards.task]["kind"] == "mining"
     return task_files(wildcards, plan.TEST_PARTS + (("dev",) if mining else ()))
+
+
+def aligner_text(wildcards):
+    """The clean pairs that an aligner learns from, of the languages that are evaluated."""
+    codes = plan.task_languages(PLAN, wildcards.task)
+    pairs = {"-".join(sorted((code, "en"))) for code in codes}
+    _, bitext = plan.data_of_runs(PLAN, [wildcards.run])
+    stems = bitext_texts((corpus, pair) for corpus, pair in bitext if pair in pairs)
+    return [f"{S}/corpus/{stem}.clean.tsv.zst" for stem in stems]
 
 
 def score_files(wildcards):

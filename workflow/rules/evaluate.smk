@@ -40,12 +40,12 @@ rule finetune:
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
-    wildcard_constraints:
-        task=plan.any_of(set(PLAN.tasks) - BITEXT_SETTINGS.keys()),
     log:
         "results/{scale}/logs/finetune/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
         "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        task=plan.any_of(set(PLAN.tasks) - BITEXT_SETTINGS.keys()),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune", "threads", 1)
@@ -74,13 +74,13 @@ rule finetune_retrieval:
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
-    wildcard_constraints:
-        task=plan.any_of(BITEXT_SETTINGS),
-        setting=plan.any_of(sum(BITEXT_SETTINGS.values(), [])),
     log:
         "results/{scale}/logs/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
         "results/{scale}/benchmarks/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        task=plan.any_of(BITEXT_SETTINGS),
+        setting=plan.any_of(sum(BITEXT_SETTINGS.values(), [])),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune_retrieval", "threads", 1)
@@ -109,6 +109,8 @@ rule predict:
         "results/{scale}/logs/predict/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
         "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=PRETRAINED,
     conda:
         "../../envs/torch.yaml"
     threads: resource("predict", "threads", 1)
@@ -123,6 +125,40 @@ rule predict:
         "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --model {input.model} "
         "--spm {input.vocabulary} --raw {params.raw} --run {wildcards.run} --scale {wildcards.scale} "
         "--seed {wildcards.seed} --counts {params.counts} --threads {threads} --out {output.predictions} > {log} 2>&1"
+
+
+# In place of predict, for runs that have no model; lists no code either: the run's `numerics` is raised by hand.
+rule fast_align:
+    input:
+        script=ancient("workflow/scripts/fast_align.py"),
+        run="results/{scale}/runs/{run}/run.yaml",
+        recipe=recipe,
+        bitext=aligner_text,
+        files=score_files,
+    output:
+        predictions=directory(
+            "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
+        ),
+    log:
+        "results/{scale}/logs/fast_align/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/fast_align/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=ALIGNERS,
+        task=ALIGNED,
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("fast_align", "mem_mb", 16000),
+        runtime=resource("fast_align", "runtime", 720),
+    params:
+        raw=raw_root,
+        counts=line_counts,
+    shell:
+        "export OMP_NUM_THREADS={threads}; python {input.script} --run-file {input.run} --recipe {input.recipe} "
+        "--bitext {input.bitext} --raw {params.raw} --scale {wildcards.scale} --seed {wildcards.seed} "
+        "--counts {params.counts} --out {output.predictions} > {log} 2>&1"
 
 
 rule score:

@@ -69,6 +69,8 @@ rule pretrain:
         "results/{scale}/logs/pretrain/{run}/seed-{seed}.log",
     benchmark:
         "results/{scale}/benchmarks/pretrain/{run}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=PRETRAINED,
     # the longest jobs first, so that no core waits for the last of them
     priority: 10
     conda:

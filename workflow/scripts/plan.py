@@ -189,6 +189,11 @@ class Config:
         chosen = self.settings.get("runs") or self.scale.get("runs") or "all"
         return frozenset(self.runs if chosen == "all" else chosen)
 
+    @cached_property
+    def pretrained(self) -> list[str]:
+        """The runs that are models; the others align words without one."""
+        return [name for name, run in self.runs.items() if run["kind"] != "aligner"]
+
     @property
     def listed(self) -> list[str]:
         """The runs that somebody asks for, by name or by the word all: `models` trains them, table or not."""
@@ -296,8 +301,18 @@ def _read_runs(root: Path, schemas: _Schemas) -> dict[str, dict]:
         if lines[name]:
             base = {key: value for key, value in runs[lines[name][0]].items() if key not in OWN_KEYS}
             run = deep_merge(base, {key: value for key, value in run.items() if key != "extends"})
-        runs[name] = _without_nulls(_named(_overridden(run, shown[name]), shown[name], schemas, "run"))
+        kind = _schema_of_run(run, shown[name])
+        runs[name] = _without_nulls(_named(_overridden(run, shown[name]), shown[name], schemas, kind))
     return runs
+
+
+SCHEMAS_OF_RUNS = {"pretrain": "run", "aligner": "aligner"}
+
+
+def _schema_of_run(run: Any, shown: str) -> str:
+    kind = run.get("kind", "pretrain") if isinstance(run, dict) else "pretrain"
+    _known(kind, SCHEMAS_OF_RUNS, f"{shown}, kind", "kind of run")
+    return SCHEMAS_OF_RUNS[kind]
 
 
 def _overridden(run: Any, shown: str) -> Any:
@@ -459,7 +474,6 @@ def _check_recipe_name(config: Config, name: str, where: str) -> None:
 
 def _check_run(config: Config, name: str) -> None:
     run, shown = config.runs[name], f"config/runs/{name}.yaml"
-    _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     data = run.get("data", {})
     mono, bitext = data.get("mono"), data.get("bitext")
     if mono:
@@ -480,6 +494,14 @@ def _check_run(config: Config, name: str) -> None:
             for index, corpus in enumerate(corpora):
                 where = f"{shown}, data.bitext.corpora.{pair}[{index}]"
                 _found(where, bitext_ids, corpus, pair, config.datasets, config.languages)
+    if run["kind"] != "aligner":
+        _check_pretraining(config, name)
+
+
+def _check_pretraining(config: Config, name: str) -> None:
+    run, shown = config.runs[name], f"config/runs/{name}.yaml"
+    data = run.get("data", {})
+    _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     for index, objective in enumerate(run["objectives"]):
         where = f"{shown}, objectives[{index}]"
         _known(objective["name"], OBJECTIVE_DATA, f"{where}.name", "objective")
@@ -545,6 +567,8 @@ def lineage(config: Config, name: str) -> list[str]:
     while init := config.runs[line[-1]].get("init"):
         where = f"config/runs/{line[-1]}.yaml, init.run"
         _known(init["run"], config.runs, where, "run")
+        if init["run"] not in config.pretrained:
+            raise UserError(f"{where}: '{init['run']}' aligns words and has no weights; name a run of kind pretrain")
         line.append(init["run"])
         if init["run"] in line[:-1]:
             files = " -> ".join(f"config/runs/{run}.yaml" for run in line[line.index(init["run"]) :])
@@ -583,6 +607,10 @@ def _resolve_run(config: Config, name: str) -> dict:
     _known(name, config.runs, "config/runs", "run")
     run, scale = config.runs[name], config.scale
     shown = f"config/scales/{config.scale_name}.yaml"
+    if run["kind"] == "aligner":  # it has pairs and nothing else that a scale could shrink
+        resolved = copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
+        _keep_data(config, name, resolved)
+        return resolved
     resolved = deep_merge({key: value for key, value in run.items() if key != "paper"}, scale.get("run_overrides", {}))
     resolved["objectives"] = [_scaled_objective(config, run, own, resolved) for own in run["objectives"]]
     resolved["schedule"] = _scaled_schedule(run, scale.get("run_overrides", {}).get("schedule", {}))
@@ -679,7 +707,7 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
             del data["bitext"]["limit"]  # nothing to cut: runs that differ in it alone are one run here
         if not data["bitext"]["corpora"]:
             del data["bitext"]
-    for objective in resolved["objectives"]:
+    for objective in resolved.get("objectives", []):
         if OBJECTIVE_DATA[objective["name"]] not in data:
             raise UserError(
                 f"{shown}, languages: leaves objective '{objective['name']}' of run '{name}' "
@@ -735,8 +763,13 @@ def trained_run(config: Config, name: str) -> str:
 
 def canonical_run(config: Config, name: str) -> str:
     """The run whose scores are those of `name` at this scale: equal weights, fine-tuned by an equal recipe."""
-    recipe = resolve_run(config, name)["finetune_recipe"]
-    return next(run for run in _equal_runs(config, name) if resolve_run(config, run)["finetune_recipe"] == recipe)
+    recipe = recipe_of(config, name)
+    return next(run for run in _equal_runs(config, name) if recipe_of(config, run) == recipe)
+
+
+def recipe_of(config: Config, name: str) -> str:
+    """The recipe of a run's tasks; an aligner has none of its own."""
+    return resolve_run(config, name).get("finetune_recipe", "default")
 
 
 def _equal_runs(config: Config, name: str) -> Iterator[str]:
@@ -1050,7 +1083,7 @@ _announced: dict[str, dict[str, list[str]]] = {}
 
 
 def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str, str, str]]:
-    """The (run, task, setting) that stand behind a table or figure, sorted.
+    """The (run, task, setting) that stand behind a table or figure and that the run is fit for, sorted.
 
     Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects, tasks
     and settings that nothing computes yet, tasks in none of whose languages this scale evaluates, and settings that
@@ -1067,6 +1100,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                 setting = group.get("settings", {}).get(task, setting)
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
                     continue
+                if unfit(config, run, task, setting):
+                    continue
                 if task_languages(config, task) and _has_pairs(config, task, setting):
                     jobs = setting_jobs(config, task, setting)
                     found |= {(canonical_run(config, run), task, job) for job in jobs}
@@ -1078,13 +1113,28 @@ def _has_pairs(config: Config, task: str, setting: str) -> bool:
     return run is None or bool(recipe_bitext(config, run, task_languages(config, task))["corpora"])
 
 
+def unfit(config: Config, run: str, task: str, setting: str) -> str | None:
+    """Why a run can have no score of a task and setting, both of which exist."""
+    if run not in config.runs or config.runs[run]["kind"] != "aligner":
+        return None
+    how = config.tasks[task]["settings"][setting]
+    if config.tasks[task]["kind"] == "alignment" and not how.get("model") and not how["train"]:
+        return None
+    return f"run {run} aligns words and has no model: task {task}, {setting}, needs one"
+
+
+def seeds_of(config: Config, run: str) -> list[int]:
+    """The evaluation seeds of a run: an aligner draws nothing, so that one stands for all."""
+    return [1] if config.runs[run]["kind"] == "aligner" else config.seeds
+
+
 def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:
     return f"results/{config.scale_name}/scores/{run}/{task}/{setting}/seed-{seed}.json"
 
 
 def score_paths(config: Config, spec: dict) -> list[str]:
     """The score files that a table or figure reads at this scale."""
-    return [score_path(config, *need, seed) for need in needs(config, spec) for seed in config.seeds]
+    return _paths_of_needs(config, needs(config, spec))
 
 
 def all_needs(config: Config) -> list[tuple[str, str, str]]:
@@ -1093,7 +1143,11 @@ def all_needs(config: Config) -> list[tuple[str, str, str]]:
 
 
 def all_score_paths(config: Config) -> list[str]:
-    return [score_path(config, *need, seed) for need in all_needs(config) for seed in config.seeds]
+    return _paths_of_needs(config, all_needs(config))
+
+
+def _paths_of_needs(config: Config, found: list[tuple[str, str, str]]) -> list[str]:
+    return [score_path(config, *need, seed) for need in found for seed in seeds_of(config, need[0])]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ class Context:
     description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
+    unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
 
 
 @dataclass(frozen=True)
@@ -350,7 +351,7 @@ def load_context(
         return [
             scores_root / run / task / setting / f"seed-{seed}.json"
             for run, task, setting in sorted(keys)
-            for seed in config.seeds
+            for seed in plan.seeds_of(config, run)
         ]
 
     context = Context(
@@ -363,6 +364,7 @@ def load_context(
         description=config.scale.get("description", ""),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
+        unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
     )
     return context, config.tables, config.figures
 
@@ -481,7 +483,7 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
         return f"task {task} is not evaluated yet (no file in config/tasks)"
     if setting not in context.tasks[task]:
         return f"task {task} has no setting {setting}"
-    return None
+    return context.unfit(run, task, setting)
 
 
 def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
