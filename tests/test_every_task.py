@@ -12,10 +12,12 @@ import torch
 import yaml
 
 import finetune
+import finetune_retrieval
 import plan
 import predict
 import score
 from build_world import build_world
+from corpusio import zst_writer
 from engine.checkpoint import describe_model, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
@@ -60,7 +62,9 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
 
 
 def call(module, **options) -> None:
-    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = []
+    for name, value in options.items():
+        arguments += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
     old, sys.argv = sys.argv, ["script", *arguments]
     try:
         module.main()
@@ -81,18 +85,35 @@ def weights_of(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
         return tiny.folder / "encoder.safetensors"
     if (*trained, name) not in tiny.done:
         out = tiny.folder / f"{trained[0]}.{trained[1]}.{name}.safetensors"
-        call(
-            finetune,
-            recipe=recipe_file(tiny, *trained, name),
-            encoder=tiny.folder / "encoder.safetensors",
-            spm=tiny.spm,
-            raw=tiny.raw,
-            seed=1,
-            out=out,
-            dev_json=out.with_suffix(".json"),
-        )
+        files = {"recipe": recipe_file(tiny, *trained, name), "encoder": tiny.folder / "encoder.safetensors"}
+        files |= {"spm": tiny.spm, "out": out, "dev_json": out.with_suffix(".json")}
+        if trained[1] in plan.bitext_settings(CONFIG, trained[0]):
+            call(finetune_retrieval, **files, bitext=clean_bitext(tiny, *trained), seed=1)
+        else:
+            call(finetune, **files, raw=tiny.raw, seed=1)
         tiny.done[(*trained, name)] = out
     return tiny.done[(*trained, name)]
+
+
+def clean_bitext(tiny, task: str, job: str) -> list[Path]:
+    """Sentence pairs as they lie in the corpus, made of the lines of retrieval."""
+    paths = []
+    for pair, corpora in plan.resolve_recipe(CONFIG, task, job, "xlm-r")["bitext"]["corpora"].items():
+        (code,) = set(pair.split("-")) - {"en"}
+        l3 = CONFIG.languages[code].tatoeba
+        sides = {
+            own: next(tiny.raw.rglob(f"tatoeba.{l3}-eng.{end}")).read_text(encoding="utf-8").splitlines()
+            for own, end in ((code, l3), ("en", "eng"))
+        }
+        pairs = list(zip(*(sides[own] for own in pair.split("-")), strict=True))
+        for corpus in corpora:
+            path = tiny.folder / "bitext" / corpus / pair / "0.clean.tsv.zst"
+            path.parent.mkdir(parents=True)
+            with zst_writer(path) as out:
+                out.writelines(f"{a}\t{b}\n" for a, b in pairs)
+            path.with_name("0.clean.json").write_text(json.dumps({"out": {"documents": len(pairs)}}))
+            paths.append(path)
+    return paths
 
 
 def predicted(tiny, task: str, job: str, batch: int, name: str = "xlm-r", **options) -> Path:
@@ -118,6 +139,8 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
     assert found >= {(language, metric) for language in resolved["languages"] for metric in resolved["metrics"]}
     assert scored["setting"] == job and all(0 <= one["value"] <= 100 for one in scored["scores"])
     assert all(one["chance"] is not None and one["n"] > 0 for one in scored["scores"])
+    if "bitext" in resolved:
+        assert "|train=de+hi+zh|" in scored["signature"] and scored["selection"]["rule"] == "mean_dev"
 
 
 def test_every_task_and_kind_of_setting_stands_above():
@@ -147,6 +170,12 @@ def test_the_model_of_another_setting_is_refused(tiny):
         call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about)
     files["recipe"] = recipe_file(tiny, "tatoeba", "best-xnli-model")
     with pytest.raises(UserError, match="but the recipe is for xnli translate-train-all"):
+        call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about)
+    files |= {
+        "recipe": recipe_file(tiny, "tatoeba", "retrieval-fine-tuned"),
+        "model": weights_of(tiny, "tatoeba", "zero-shot-retrieval"),
+    }
+    with pytest.raises(UserError, match=r"fine-tuned on nothing .*but the recipe is for tatoeba retrieval-f"):
         call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about)
     assert not (tiny.folder / "refused").exists()
     with pytest.raises(UserError, match="g-xlt has nothing to fine-tune"):

@@ -214,6 +214,8 @@ def signature(recipe, described: dict) -> str:
         parts += ["similarity=cosine" if recipe.kind == "retrieval" else f"margin=ratio/{recipe.recipe.neighbours}"]
     elif not recipe.model:
         parts += [f"dev={recipe.recipe.selection.removesuffix('_dev')}", f"train={'+'.join(recipe.train_languages)}"]
+    if recipe.bitext:
+        parts += [f"train={'+'.join(recipe.train_languages)}"]
     if recipe.model:
         parts += [f"model={recipe.model['task']}/{recipe.model['setting']}"]
     parts += [f"max={described['max_length']}", f"recipe={described['recipe']}", f"version={recipe.version}"]
