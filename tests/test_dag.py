@@ -180,7 +180,16 @@ def test_report(tree):
 
 # --- edits -----------------------------------------------------------------------------------------------------------
 
-EVALUATION = {"finetune", "predict", "score", "collect_scores", "make_table", "plot_figure", "make_document"}
+EVALUATION = {
+    "finetune",
+    "finetune_retrieval",
+    "predict",
+    "score",
+    "collect_scores",
+    "make_table",
+    "plot_figure",
+    "make_document",
+}
 AFTER_CLEANING = EVALUATION | {
     "plan_sampling_vocabulary",
     "train_vocabulary",
@@ -241,11 +250,14 @@ def test_an_edited_module_of_the_cleaner_plans_cleaning(tree):
     assert {"clean_mono", "clean_bitext"} <= planned(tree).keys()
 
 
-@pytest.mark.parametrize("script", ["pretrain", "finetune", "predict", "download", "resolve_run", "plan"])
+@pytest.mark.parametrize(
+    "script", ["pretrain", "finetune", "finetune_retrieval", "predict", "download", "resolve_run", "plan"]
+)
 def test_code_of_the_expensive_jobs_plans_none_of_them(tree, script):
     path = tree / f"workflow/scripts/{script}.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
-    assert not planned(tree).keys() & {"download", "resolve_run", "pretrain", "finetune", "predict"}
+    expensive = {"download", "resolve_run", "pretrain", "finetune", "finetune_retrieval", "predict"}
+    assert not planned(tree).keys() & expensive
 
 
 def test_a_scale_may_fine_tune_all_methods_alike(tree):

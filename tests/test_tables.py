@@ -678,7 +678,8 @@ def test_what_is_computed_is_what_a_group_says_for_its_tasks(repository):
 
 
 def test_a_plain_make_trains_little_for_the_new_tables(repository):
-    """What has no score at mini prints `--`; of the translations and human sets only what the papers' own rows name."""
+    """What has no score at mini prints `--`; of the translations and human sets only what the papers' own rows name,
+    and of retrieval what costs seconds."""
     config = plan.load_config(repository, {"scale": "mini"})
     beyond = {
         need for need in plan.all_needs(config) if need[2] not in ("cross-lingual-transfer", "zero-shot-retrieval")
@@ -687,6 +688,8 @@ def test_a_plain_make_trains_little_for_the_new_tables(repository):
         ("xlm", "xnli", "translate-train-all"),
         ("xlm-r", "xnli", "translate-train-all"),
         ("xlm-r", "conll-ner", "train-all"),
+        *((run, "tatoeba", BEST) for run in ("xlm", "xlm-r")),
+        *((run, "tatoeba", "retrieval-fine-tuned") for run in ("random-init", "xlm", "xlm-r")),
     }
 
 
