@@ -163,11 +163,24 @@ def squad_json(**changes: object) -> dict:
         (json.dumps(squad_json(answers=[])), "id q1: no answer"),
         (json.dumps({"data": squad_json()["data"] * 2}), "id q1: stands twice"),
         ('{"data": []}', "no question"),
-        ("[1]", "no list 'data'"),
+        ("[1]", "no 'data'; this is not in SQuAD's format"),
+        ('{"data": ["a"]}', "article 1: no 'paragraphs'"),
+        ('{"data": [{"paragraphs": null}]}', "article 1, 'paragraphs': None is not of the right type"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: no 'context'"),
+        ('{"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}', "paragraph 1, 'context': 3 is not of the right"),
+        ('{"data": [{"paragraphs": [{"context": "a"}]}]}', "paragraph 1: no 'qas'"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": ["b"]}]}]}', "paragraph 1: no 'id'"),
+        (json.dumps(squad_json(question=None)), "id q1, 'question': None is not"),
+        (json.dumps(squad_json(answers=None)), "id q1, 'answers': None is not"),
+        (json.dumps(squad_json(answers=[{"text": "cat", "answer_start": "4"}])), "'answer_start': '4' is not"),
+        (json.dumps(squad_json(answers=[{"text": "cat", "answer_start": 4.0}])), "'answer_start': 4.0 is not"),
+        (json.dumps(squad_json(answers=[{"text": None, "answer_start": 4}])), "'text': None is not"),
+        (json.dumps(squad_json(answers=[{"text": "cat", "answer_start": -3}])), "'cat' is not at character -3"),
+        (json.dumps(squad_json(answers=[{"text": " ", "answer_start": 3}])), "' ' is not at character 3"),
         ('{"data": [', "line 1: not JSON"),
         (" ", "the file is empty"),
         ('{"data": [], "data": []}', "key 'data' stands twice"),
-        (json.dumps(squad_json(answers=[{"text": "cat"}])), "id q1: lacks 'answer_start'"),
+        (json.dumps(squad_json(answers=[{"text": "cat"}])), "id q1: no 'answer_start'"),
     ],
 )
 def test_bad_gold_is_named(tmp_path, content, message):
@@ -175,6 +188,32 @@ def test_bad_gold_is_named(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(UserError, match=message):
         xquad.read_gold(path, "en")
+
+
+def test_misplaced_answers_of_a_machine_translation_are_left_out_unless_they_are_many(tmp_path):
+    item = {"question": "?", "answers": [{"text": "cat", "answer_start": 4}]}
+    qas = [{"id": str(i), **item} for i in range(39)]
+    qas.append({"id": "39", "question": "?", "answers": [{"text": "cat", "answer_start": 0}]})
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the cat", "qas": qas}]}]}))
+    assert len(xquad.read_train({"train-de": path}, ["de"], {})["de"]) == 39
+    with pytest.raises(UserError, match="id 39: the answer 'cat' is not at character 0"):
+        xquad.read_train({"train-en": path}, ["en"], {})
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the cat", "qas": qas[-10:]}]}]}))
+    with pytest.raises(UserError, match="1 of 10 answers are not in their contexts"):
+        xquad.read_train({"train-de": path}, ["de"], {})
+
+
+def test_the_language_of_a_file_by_hand_is_that_of_its_context(tmp_path):
+    item = {"id": "1", "question": "?", "answers": [{"text": "Hund", "answer_start": 4}]}
+    for name in ("gold.json", "test-context-de-question-en.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "Der Hund", "qas": [item]}]}]}))
+        [question] = mlqa.read_gold(path, "de-en")
+        assert question.language == "de" and answers.mlqa_f1([question], {"1": "Der Hund"}) == 100
+    for language, message in (("en-de", "a file of de-en by its name"), ("German", "write one of ar, de, en")):
+        with pytest.raises(UserError, match=message):
+            mlqa.read_gold(path, language)
 
 
 def test_bad_predictions_are_named(tmp_path):

@@ -104,14 +104,32 @@ def test_labels_are_the_answer_or_the_first_token(tokenizer):
     assert found > 300 and missed > 300
 
 
+def test_white_space_around_an_answer_is_not_missed(tokenizer):
+    context = "alpha beta  gamma\u3000 delta"
+    [window] = answer_windows(tokenizer, ["kappa"], [context], 64, 8, 8)
+    begin = context.index("gamma")
+    whole = answer_labels(window, begin, begin + 5)
+    assert whole != [0, 0]
+    for left, right in ((2, 0), (1, 2), (0, 2), (2, 2)):
+        assert answer_labels(window, begin - left, begin + 5 + right) == whole
+    assert answer_labels(window, begin - 3, begin + 5) != whole  # a letter more is another piece
+
+
 def test_the_best_span_is_that_of_all_pairs():
     rng = torch.Generator().manual_seed(5)
     for _ in range(300):
         pieces = int(torch.randint(1, 12, (1,), generator=rng))
         scores = torch.randn(2, pieces, generator=rng).round(decimals=1)
         central = (torch.rand(pieces, generator=rng) < 0.7).tolist()
-        window = AnswerWindow(0, [], 4, [(i, i + 1) for i in range(pieces)], central)
+        window = AnswerWindow(0, [], 4, [(i, i + 1) for i in range(pieces)], central, (0, pieces))
         longest = int(torch.randint(1, 6, (1,), generator=rng))
+        fewer = best_span(scores, window, longest, best=2)
+        starts = sorted((i for i in range(pieces) if central[i]), key=lambda i: (-float(scores[0, i]), i))[:2]
+        ends = sorted(range(pieces), key=lambda j: (-float(scores[1, j]), j))[:2]
+        some = [
+            (float(scores[0, i]) + float(scores[1, j]), -i, -j) for i in starts for j in ends if 0 <= j - i < longest
+        ]
+        assert (fewer[0], -fewer[1], -fewer[2]) == max(some) if some else fewer[0] == -torch.inf
         score, first, last = best_span(scores, window, longest, best=pieces)
         every = [
             (float(scores[0, i]) + float(scores[1, j]), -i, -j)

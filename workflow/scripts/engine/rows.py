@@ -30,6 +30,7 @@ class AnswerWindow(NamedTuple):
     first: int  # place of the first piece of the context
     places: list[tuple[int, int]]  # characters of the context that each of these pieces stands for
     central: list[bool]  # is this the window in which the piece has the most context?
+    part: tuple[int, int]  # the characters that only pieces of this window stand for
 
 
 class WordPair(NamedTuple):
@@ -114,7 +115,10 @@ def answer_windows(
         for number, start in enumerate(starts):
             part = slice(start, start + room)
             central = [own == number for own in of_piece[part]]
-            windows.append(AnswerWindow(index, [*head, *pieces[part], EOS], len(head), places[part], central))
+            before = places[start - 1][1] if start else 0
+            after = places[start + room][0] if start + room < len(places) else len(context)
+            row = [*head, *pieces[part], EOS]
+            windows.append(AnswerWindow(index, row, len(head), places[part], central, (before, after)))
     return windows
 
 
@@ -132,9 +136,12 @@ def most_context(piece: int, starts: Sequence[int], room: int, pieces: int) -> i
 
 
 def answer_labels(window: AnswerWindow, begin: int, end: int) -> list[int]:
-    """Places of the first and the last piece of the characters begin ... end - 1, or of <s> where they are not here."""
-    inside = [i for i, (left, right) in enumerate(window.places) if left < end and right > begin]
-    if not inside or window.places[inside[0]][0] > begin or window.places[inside[-1]][1] < end:
+    """Places of the first and the last piece of the characters begin ... end - 1, or of <s> where not all are here.
+
+    What no piece stands for, white space and characters that the vocabulary's normaliser deletes, is never missed.
+    """
+    inside = [i for i, (left, right) in enumerate(window.places) if max(left, begin) < min(right, end)]
+    if not inside or begin < window.part[0] or end > window.part[1]:
         return [0, 0]
     return [window.first + inside[0], window.first + inside[-1]]
 

@@ -11,17 +11,27 @@ from pathlib import Path
 
 from engine.answers import Question, mlqa_exact_match, mlqa_f1
 from engine.metrics import Metric
+from errors import UserError
 from tasks.files import check_count, read_zip_bytes
-from tasks.squad import gold_of, inputs_of, parse_squad, read_files, read_predictions, read_squad, write_predictions
+from tasks.squad import (
+    gold_of,
+    inputs_of,
+    parse_squad,
+    read_predictions,
+    read_squad,
+    read_training,
+    write_predictions,
+)
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
 METRICS = {"f1": Metric(mlqa_f1, "first-words"), "exact-match": Metric(mlqa_exact_match, "first-words")}
+LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
 NAMED = re.compile(r"context-(\w+)-question-(\w+)")
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    return read_files(paths, {language: f"train-{language}" for language in languages}, counts)
+    return read_training(paths, languages, counts)
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
@@ -46,8 +56,14 @@ def read_mlqa(
 
 
 def read_gold(path: str | Path, language: str) -> list[Question]:
-    """From MLQA_V1.zip, or one JSON file; the language of the context is that of the file's name, if it says one."""
+    """From MLQA_V1.zip, or one JSON file, whose name may say the languages of context and question."""
+    context, _, question = language.partition("-")
+    for code in (context, question or context):
+        if code not in LANGUAGES:
+            raise UserError(f"--language {language}: write one of {', '.join(LANGUAGES)}, or context-question as de-en")
     if str(path).endswith(".zip"):
         return read_mlqa(path, "test", [language], {})[language]
     named = NAMED.search(Path(path).name)
-    return read_squad(path, named.group(1) if named else language)
+    if named and named.groups() != (context, question or context):
+        raise UserError(f"{path}: a file of {'-'.join(named.groups())} by its name, not of --language {language}")
+    return read_squad(path, context)

@@ -11,7 +11,7 @@ from engine.answers import Question, squad_exact_match, squad_f1
 from engine.metrics import Metric
 from errors import UserError
 from tasks.files import check_count
-from tasks.squad import gold_of, inputs_of, read_files, read_predictions, read_squad, write_predictions
+from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, read_training, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
@@ -33,8 +33,8 @@ DEV_SHARE = 0.1
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
     """English of the training file without what dev takes of it; other languages are English in translation, without
     the same questions."""
-    translated = {language: f"train-{language}" for language in languages if language != "en"}
-    questions = read_files(paths, translated, counts)
+    translated = [language for language in languages if language != "en"]
+    questions = read_training(paths, translated, counts)
     held_out = {question.id for question in english(paths["dev-en"], {})[1]} if translated else set()
     questions = {language: [one for one in own if one.id not in held_out] for language, own in questions.items()}
     if "en" in languages:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from engine.answers import Question, squad_exact_match, squad_f1
 from engine.metrics import Metric
-from tasks.squad import gold_of, inputs_of, read_files, read_predictions, read_squad, write_predictions
+from tasks.squad import (
+    gold_of,
+    inputs_of,
+    read_files,
+    read_predictions,
+    read_squad,
+    read_training,
+    write_predictions,
+)
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
@@ -16,7 +24,7 @@ METRICS = {"f1": Metric(squad_f1, "first-words"), "exact-match": Metric(squad_ex
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    return read_files(paths, {language: f"train-{language}" for language in languages}, counts)
+    return read_training(paths, languages, counts)
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
