@@ -12,6 +12,7 @@ without spaces would need a segmenter: the task has none.
 import argparse
 import os
 import shutil
+import sys
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
@@ -133,7 +134,7 @@ def words(text: str) -> list[str]:
         while start < end and is_mark(word[end - 1]):
             end -= 1
         found += [*word[:start], *([word[start:end]] if start < end else []), *word[end:]]
-    return found
+    return [*map(sys.intern, found)]  # of a corpus in memory each word once
 
 
 @cache

@@ -24,7 +24,7 @@ TENSION_STEPS, TENSION_RATE = 8, 20.0
 ALPHA = 0.01  # of the Dirichlet prior of each source word's translations
 ROUNDS = 5
 CHUNK = 5000  # sentence pairs whose links are in memory at once
-UNSORTED = 1 << 22  # kinds that wait at most to be sorted among those already known
+UNSORTED = 1 << 23  # links that wait at most to be sorted among the kinds already known
 
 Pair = tuple[Sequence[str], Sequence[str]]
 
@@ -65,11 +65,18 @@ def read_corpus(pairs: Sequence[Pair]) -> Corpus:
     words = max(1, len(target_number))
     kinds, waiting, count = np.zeros(0, np.int64), [], 0
     for source, target in zip(sources, targets, strict=True):
-        waiting.append(np.unique(source[:, None] * words + target))
+        waiting.append((source[:, None] * words + target).ravel())
         count += len(waiting[-1])
-        if count > max(UNSORTED, len(kinds)):
-            kinds, waiting, count = np.unique(np.concatenate([kinds, *waiting])), [], 0
-    return Corpus(sources, targets, np.unique(np.concatenate([kinds, *waiting])), words)
+        if count > UNSORTED:
+            kinds, waiting, count = merged(kinds, waiting), [], 0
+    return Corpus(sources, targets, merged(kinds, waiting), words)
+
+
+def merged(kinds: np.ndarray, links: list[np.ndarray]) -> np.ndarray:
+    """Sorted, each once. A stable sort of two parts that are in order merges them."""
+    new = np.sort(np.concatenate([kinds[:0], *links]))
+    every = np.sort(np.concatenate([kinds, new]), kind="stable")
+    return every[np.diff(every, prepend=-1) > 0]
 
 
 def links_of(corpus: Corpus, pairs: Sequence[int]) -> Links:
@@ -86,7 +93,10 @@ def links_of(corpus: Corpus, pairs: Sequence[int]) -> Links:
         counts.append(np.full(m, n + 1))
     count = np.concatenate(counts)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    kind = np.searchsorted(corpus.kinds, np.concatenate(codes))
+    code = np.concatenate(codes)
+    order = np.argsort(code)  # looked up in order they are found several times as fast
+    kind = np.empty(len(code), np.int64)
+    kind[order] = np.searchsorted(corpus.kinds, code[order])
     return Links(kind, first, np.concatenate(distances), np.concatenate(nulls))
 
 
@@ -129,11 +139,15 @@ def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
 
 
 def expected_translations(corpus: Corpus, counts_K: np.ndarray) -> np.ndarray:
-    """exp(E[log t]) under the posterior Dirichlet; the sum runs over what a source word stands with."""
+    """exp(E[log t]) under the posterior Dirichlet; the sum runs over what a source word stands with. Takes the place of
+    the counts: in a large corpus these arrays are most of the memory.
+    """
     source_K = corpus.kind_source
-    totals = np.bincount(source_K, counts_K + ALPHA)
-    own, total = (torch.digamma(torch.from_numpy(x)).numpy() for x in (counts_K + ALPHA, np.maximum(totals, ALPHA)))
-    return np.exp(own - total[source_K])
+    counts_K += ALPHA
+    totals = np.maximum(np.bincount(source_K, counts_K), ALPHA)
+    torch.from_numpy(counts_K).digamma_()
+    counts_K -= torch.digamma(torch.from_numpy(totals)).numpy()[source_K]
+    return np.exp(counts_K, out=counts_K)
 
 
 def follow(corpus: Corpus, tension: float, found: float, words: int) -> float:
