@@ -125,9 +125,9 @@ def test_excerpts_are_read_in_their_upstream_layout(mirror):
     with pytest.raises(UserError, match=r"no member MLQA_V1/test/test-context-de-question-de\.json"):
         mlqa.read_test(gold, ["de"], {})
     goldp = mirror / "excerpts/storage.googleapis.com/tydiqa/v1.1/tydiqa-goldp-v1.1-dev.json"
-    assert tydiqa.read_test({"gold": goldp}, ["ar"], {})["ar"][0].id.startswith("arabic-")
+    assert tydiqa.read_test({"test": goldp}, ["ar"], {})["ar"][0].id.startswith("arabic-")
     with pytest.raises(UserError, match="no question whose id begins with korean-"):
-        tydiqa.read_test({"gold": goldp}, ["ko"], {})
+        tydiqa.read_test({"test": goldp}, ["ko"], {})
     train = mirror / f"excerpts/{GITHUB}/rajpurkar/SQuAD-explorer/master/dataset/train-v1.1.json"
     with pytest.raises(UserError, match="the answer 'This is a test text' is not at character 1"):
         xquad.read_train({"train-en": train}, ["en"], {})  # the excerpt's made-up row is wrong

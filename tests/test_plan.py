@@ -451,6 +451,32 @@ def test_a_setting_with_a_model_for_each_language_is_as_many_jobs(own_models):
     assert {job for _, _, job in plan.needs(own_models, row)} == set(jobs)
 
 
+def test_only_the_languages_that_are_shown_have_a_model_of_their_own(own_models):
+    row = spec({"run": "xlm-r"}, columns=[{"task": "xnli", "languages": ["de", "fr"]}])
+    row["groups"][0]["setting"] = "translate-train"
+    assert {job for _, _, job in plan.needs(own_models, row)} == {"translate-train-de", "translate-train-fr"}
+
+
+def test_a_scale_may_leave_out_languages_of_a_task(own_models):
+    own_models.scale["task_overrides"]["xnli"]["languages"] = ["de", "en"]
+    own_models._recipes.clear()
+    jobs = plan.setting_jobs(own_models, "xnli", "translate-train")
+    assert jobs == ["translate-train-de", "translate-train-en"]
+    assert plan.resolve_recipe(own_models, "xnli", jobs[0], "xlm-r")["languages"] == ["de"]
+    assert plan.resolve_recipe(own_models, "xnli", "translate-train-all", "xlm-r")["languages"] == ["de", "en"]
+    own_models.scale["task_overrides"]["xnli"]["languages"] = ["ja"]
+    with pytest.raises(UserError, match=r"task_overrides.xnli.languages: unknown language of xnli 'ja'"):
+        plan._check_task(own_models, "xnli")
+
+
+def test_all_translations_are_trained_on_with_english_even_where_that_is_not_evaluated(own_models):
+    own_models.scale["evaluation_languages"] = ["de", "zh"]
+    own_models._recipes.clear()
+    resolved = plan.resolve_recipe(own_models, "xquad", "translate-train-all", "xlm-r")
+    assert resolved["languages"] == ["de", "zh"] and resolved["train_languages"] == ["en", "de", "zh"]
+    assert {"train-en", "train-de", "train-zh", "dev-en"} <= resolved["datasets"].keys()
+
+
 def test_a_setting_may_predict_with_the_model_of_another_task(own_models):
     assert plan.trained_as(own_models, "tatoeba", "best-xnli-model") == ("xnli", "translate-train-all")
     assert plan.trained_as(own_models, "tatoeba", "zero-shot-retrieval") is None
@@ -507,6 +533,23 @@ def test_a_scale_names_settings_that_a_task_has(repository):
             {"train": ["en"], "model": {"task": "xnli", "setting": "translate-train-all"}},
             "model.task: xnli has another kind of answer",
         ),
+        (
+            "ud-pos",
+            {"train": ["en"], "model": {"task": "wikiann-ner", "setting": "cross-lingual-transfer"}},
+            "model.task: wikiann-ner has another kind of answer .* or other labels",
+        ),
+        (
+            "tatoeba",
+            {"train": [], "model": {"task": "xnli", "setting": "translate-train"}},
+            "model.setting: translate-train trains no one model itself",
+        ),
+        (
+            "mlqa",
+            {"train": [], "model": {"task": "mlqa", "setting": "g-xlt"}},
+            "model.setting: g-xlt trains no one model itself",
+        ),
+        ("xnli", {"train": ["en"], "pairs": True}, "pairs: is for a question and a context"),
+        ("xnli", {"train": []}, "settings.x.train: is empty, and kind classification is fine-tuned"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(own_models, task, setting, message):

@@ -817,17 +817,30 @@ def _check_task(config: Config, name: str) -> None:
             _known(model["task"], config.tasks, f"{where}.model.task", "task")
             trained = config.tasks[model["task"]]
             _known(model["setting"], trained["settings"], f"{where}.model.setting", "setting")
-            if task["kind"] not in (*ENCODER_KINDS, trained["kind"]):
+            if task["kind"] not in (*ENCODER_KINDS, trained["kind"]) or (
+                task["kind"] not in ENCODER_KINDS and task.get("labels") != trained.get("labels")
+            ):
                 raise UserError(
-                    f"{where}.model.task: {model['task']} has another kind of answer ({trained['kind']}); "
-                    f"name a task of kind {task['kind']}"
+                    f"{where}.model.task: {model['task']} has another kind of answer ({trained['kind']}) or other "
+                    f"labels; name a task of kind {task['kind']} with the labels of this one"
                 )
+            if (
+                trained["settings"][model["setting"]].get("model")
+                or trained["settings"][model["setting"]]["train"] == "each"
+            ):
+                raise UserError(f"{where}.model.setting: {model['setting']} trains no one model itself; name another")
         elif "bitext" in how:
             _check_bitext(config, task["kind"], how, where)
         elif how["train"] and task["kind"] in ENCODER_KINDS:
             raise UserError(f"{where}.train: kind {task['kind']} trains nothing; name a `model` or leave it empty")
+        elif not how["train"] and task["kind"] not in ENCODER_KINDS:
+            raise UserError(
+                f"{where}.train: is empty, and kind {task['kind']} is fine-tuned; name languages or a `model`"
+            )
+        if how.get("pairs") and task["kind"] != "question-answering":
+            raise UserError(f"{where}.pairs: is for a question and a context, not for kind {task['kind']}; remove it")
         languages_of = dict.fromkeys(PARTS, task["languages"])
-        languages_of["train"] = train_languages(how, task["languages"])
+        languages_of["train"] = train_languages(how, task["languages"], task["languages"])
         for key, id_ in expand_datasets(config, task["datasets"], languages_of, shown).items():
             _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
     overrides = config.scale.get("task_overrides", {}).get(name, {})
@@ -835,6 +848,8 @@ def _check_task(config: Config, name: str) -> None:
     changed = f"config/scales/{config.scale_name}.yaml, task_overrides.{name}"
     for key in overrides:
         _known(key, allowed, changed, "key")
+    for code in overrides.get("languages", []):
+        _known(code, task["languages"], f"{changed}.languages", f"language of {name}")
     for setting in overrides.get("recipe", {}).get("settings", {}):
         _known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
 
@@ -858,11 +873,13 @@ TRAIN_PARTS = ("gold", "train", "dev")
 ENCODER_KINDS = ("retrieval", "mining", "alignment")
 
 
-def train_languages(how: dict, languages: list[str]) -> list[str]:
-    """The languages whose training files a setting reads, of those that are evaluated."""
+def train_languages(how: dict, languages: list[str], of_task: list[str]) -> list[str]:
+    """The languages whose training files a setting reads: for `all` those that are evaluated, and always English."""
     if how.get("model"):
         return []
-    return list(languages) if how["train"] in ("all", "each") else list(how["train"])
+    if how["train"] == "all":
+        return [code for code in of_task if code in languages or code == "en"]
+    return list(languages) if how["train"] == "each" else list(how["train"])
 
 
 def expand_datasets(
@@ -893,7 +910,8 @@ def expand_datasets(
 def task_languages(config: Config, task: str, codes: Iterable[str] | None = None) -> list[str]:
     """The languages of a task that this scale evaluates, in the order of the task."""
     wanted = codes if codes is not None else config.scale.get("evaluation_languages") or config.scale.get("languages")
-    return [code for code in config.tasks[task]["languages"] if wanted is None or code in wanted]
+    of_task = config.scale.get("task_overrides", {}).get(task, {}).get("languages", config.tasks[task]["languages"])
+    return [code for code in of_task if wanted is None or code in wanted]
 
 
 def gold_datasets(config: Config, task: str, languages: list[str]) -> list[str]:
@@ -909,11 +927,11 @@ def recipe_datasets(resolved: dict, parts: Iterable[str]) -> list[str]:
     return sorted({id_ for key, id_ in resolved["datasets"].items() if key.partition("-")[0] in parts})
 
 
-def setting_jobs(config: Config, task: str, setting: str) -> list[str]:
-    """A setting as jobs: itself, or one of each language where each has a model of its own."""
+def setting_jobs(config: Config, task: str, setting: str, shown: Iterable[str] | None = None) -> list[str]:
+    """A setting as jobs: itself, or one of each language (that is shown) where each has a model of its own."""
     if config.tasks[task]["settings"][setting]["train"] != "each":
         return [setting]
-    return [f"{setting}-{code}" for code in task_languages(config, task)]
+    return [f"{setting}-{code}" for code in task_languages(config, task) if shown is None or code in shown]
 
 
 def setting_of_job(config: Config, task: str, job: str) -> tuple[str, str | None]:
@@ -973,7 +991,6 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     how = definition["settings"][setting]
     resolved = {key: value for key, value in definition.items() if key not in ("settings", "recipes")}
     resolved |= {
-        "languages": [own_language] if own_language else task_languages(config, task),
         "setting": job,
         "train_limit": None,
         "recipe": {
@@ -983,13 +1000,14 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     }
     overrides = config.scale.get("task_overrides", {}).get(task, {})
     resolved = deep_merge(resolved, overrides)
+    resolved["languages"] = [own_language] if own_language else task_languages(config, task)
     by_setting = resolved["recipe"].pop("settings", {}).get(setting, {})
     resolved["recipe"] = deep_merge(resolved["recipe"], by_setting)
     if how.get("model"):
         resolved["model"] = dict(how["model"])
     if own_language == "en":  # nothing to switch to: English is what the others are translated from
         resolved["recipe"].pop("code_switch", None)
-    resolved["train_languages"] = train_languages(how, resolved["languages"])
+    resolved["train_languages"] = train_languages(how, resolved["languages"], definition["languages"])
     if "bitext" in how:
         resolved["bitext"] = recipe_bitext(config, how["bitext"], resolved["languages"])
         with_english = {code for pair in resolved["bitext"]["corpora"] for code in pair.split("-")}
@@ -1103,7 +1121,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                 if unfit(config, run, task, setting):
                     continue
                 if task_languages(config, task) and _has_pairs(config, task, setting):
-                    jobs = setting_jobs(config, task, setting)
+                    shown = column["languages"] if isinstance(column.get("languages"), list) else None
+                    jobs = setting_jobs(config, task, setting, shown)
                     found |= {(canonical_run(config, run), task, job) for job in jobs}
     return sorted(found)
 

@@ -57,8 +57,8 @@ def english(path: str | Path, counts: dict[str, int]) -> tuple[list[Question], l
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
-    where = str(paths["gold"])
-    everything = read_squad(paths["gold"], "")
+    where = str(paths["test"])
+    everything = read_squad(paths["test"], "")
     questions = {language: of_language(everything, language, where) for language in languages}
     for language in languages:
         check_count(len(questions[language]), counts.get(language), f"{where}, {NAMES[language]}")
