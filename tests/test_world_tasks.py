@@ -504,7 +504,7 @@ def test_tydiqa_training_is_english_and_dev_asks_each_language_its_own(path):
     assert Counter(question.id.split("-")[0] for question in dev) == dict.fromkeys(("english", "russian", "arabic"), 40)
     assert Counter(question.id.split("-")[0] for question in train)["english"] == SETTINGS["qa"]["train"]
     starts = {code: [q.starts[0] for q in tydiqa.of_language(dev, code, "")] for code in ("en", "ru", "ar")}
-    assert starts["en"] != starts["ru"] != starts["ar"]
+    assert starts["en"] != starts["ru"] != starts["ar"] != starts["en"]
 
 
 def test_every_language_marks_a_question(world):
