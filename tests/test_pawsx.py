@@ -78,3 +78,8 @@ def test_missing_members_rows_and_predictions_are_named(tmp_path):
     (tmp_path / "predictions").write_text("1\n")
     with pytest.raises(UserError, match="1 predictions for 2 gold rows"):
         pawsx.read_predictions(tmp_path / "predictions", ["1", "0"])
+
+
+def test_a_header_alone_is_no_data():
+    with pytest.raises(UserError, match="f: a header and no rows"):
+        pawsx.parse_pawsx(["id\tsentence1\tsentence2\tlabel"], "f")

@@ -165,6 +165,26 @@ def test_row_counts_are_asserted_on_upstream_files(world):
         score.score_folder(args)
 
 
+def test_a_test_set_with_one_tag_has_an_f1(tmp_path):
+    """XTREME's mock data has two nouns for Estonian: accuracy says little there, the headline F1 counts."""
+    (tmp_path / "gold").write_text("NOUN\nNOUN\n\n")
+    (tmp_path / "found").write_text("NOUN\nVERB\n\n")
+    arguments = [
+        "--task",
+        "ud-pos",
+        "--language",
+        "et",
+        "--gold",
+        tmp_path / "gold",
+        "--predictions",
+        tmp_path / "found",
+    ]
+    arguments += ["--out", tmp_path / "score.json"]
+    subprocess.run([sys.executable, score.__file__, *map(str, arguments)], check=True)
+    scored = json.loads((tmp_path / "score.json").read_text())["scores"]
+    assert {one["metric"]: (one["value"], one["chance"]) for one in scored} == {"f1": (0, 100), "accuracy": (50, 100)}
+
+
 def test_gold_of_one_class_is_refused(tmp_path):
     xnli.write_predictions(tmp_path / "g", ["neutral"] * 5)
     args = SimpleNamespace(task="xnli", language="de", gold=tmp_path / "g", predictions=tmp_path / "g")

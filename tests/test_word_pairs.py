@@ -10,6 +10,7 @@ import torch
 from engine.heads import align_words, encode, mean_states
 from engine.mining import best_threshold
 from engine.model import Encoder, ModelConfig
+from engine.retrieval import mined
 from engine.rows import word_pairs
 from engine.tokenizer import BOS, EOS, UNK, Tokenizer
 from engine.transport import transport_links, word_links
@@ -70,6 +71,12 @@ def test_links_are_those_of_the_pair_alone_at_every_layer_whatever_the_batch(tok
             assert links[number] == expected
 
 
+def test_an_empty_sentence_has_no_links(tokenizer, encoder):
+    pairs = word_pairs(tokenizer, [[], ["kara"], ["loso"]], [["miti"], [], ["nuvu"]], 64)
+    for links in align_words(encoder, pairs, "de", 2, 3):
+        assert links[:2] == [frozenset()] * 2 and links[2] == {(0, 0)}
+
+
 def test_layers_are_written_and_read(tmp_path):
     gold = [word_alignment.Alignment(frozenset({(0, 0)}), frozenset({(0, 0)}), (2, 3)) for _ in range(2)]
     by_layer = [[frozenset({(0, 1), (1, 2)}), frozenset()], [frozenset({(1, 0)}), frozenset({(0, 0)})]]
@@ -108,6 +115,13 @@ def test_equal_sentences_are_found_above_all_others_and_doubles_are_left_out(tok
     doubled = Piles({**test.foreign, "de-99": test.foreign["de-10"]}, test.english, test.gold)
     ids = {pair[0] for _, pair in mining(tokenizer, encoder, doubled)}
     assert "de-99" not in ids and "de-10" not in ids and "de-11" in ids
+
+
+def test_vectors_without_a_margin_are_no_candidates():
+    apart = torch.eye(4)
+    assert mined(apart[:2], apart[2:]) == mined(torch.zeros(3, 4), apart) == mined(apart[:0], apart) == []
+    with_zero = torch.cat([apart, torch.zeros(1, 4)])
+    assert [(x, y) for _, x, y in mined(with_zero, apart, 1)] == [(i, i) for i in range(4)]
 
 
 def test_some_layers_are_those_of_all(tokenizer, encoder):

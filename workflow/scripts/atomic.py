@@ -28,5 +28,5 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Sorted keys and a final newline, so that equal values are equal bytes."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    """Sorted keys and a final newline, so that equal values are equal bytes. NaN and infinity, no JSON, raise."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n")

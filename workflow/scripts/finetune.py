@@ -164,7 +164,7 @@ def read_training_rows(
         together = 1
         if recipe.recipe.code_switch:
             english = module.read_train(paths, ["en"], expected)["en"]
-            examples = code_switched(examples, originals(examples_of, english, kept), paths["train"])
+            examples = code_switched(examples, originals(examples_of, english, kept), recipe.task)
             languages, together = [language for language in languages for _ in range(2)], 2
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
         return TrainingRows(rows, [[number[example.label]] for example in examples], languages, together)
@@ -242,7 +242,7 @@ def read_dev_sets(
     module = task_module(recipe.task)
     examples_of = module.read_dev(paths, recipe.dev_languages(), recipe.expected("dev", enforce))
     if not examples_of:
-        raise UserError(f"{paths['gold']}: no dev part in {', '.join(recipe.dev_languages())}; nothing to select on")
+        raise UserError(f"{recipe.task}: no dev part in {', '.join(recipe.dev_languages())}; nothing to select on")
     number = {label: i for i, label in enumerate(recipe.labels or ())}
     dev_sets = {}
     for language, examples in examples_of.items():

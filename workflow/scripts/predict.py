@@ -161,7 +161,7 @@ def predict_language(
 
         threshold, f1 = best_threshold(scored(dev), dev.gold)
         module.write_predictions(path, [pair for score, pair in scored(examples) if score >= threshold])
-        return {"threshold": threshold, "dev_f1": f1}
+        return {"threshold": threshold if f1 else None, "dev_f1": f1}  # none where dev has no right candidate
     return {}
 
 

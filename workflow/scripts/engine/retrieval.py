@@ -60,7 +60,12 @@ def nearest(queries_QD: Tensor, keys_KD: Tensor, block: int | None = None) -> tu
 
 @torch.no_grad()
 def mined(foreign_QD: Tensor, english_MD: Tensor, k: int = NEIGHBOURS) -> list[tuple[float, int, int]]:
-    """(score, foreign, English) by falling score, each sentence once: the best of each x and of each y, greedily."""
+    """(score, foreign, English) by falling score, each sentence once: the best of each x and of each y, greedily.
+
+    A vector without direction, or without any neighbour at an angle below 90 degrees on average, has no margin.
+    """
+    if not len(foreign_QD) or not len(english_MD):
+        return []
     foreign, english = _side(foreign_QD), _side(english_MD)
     there_Qk, english_Qk = _neighbours(foreign, english, k)
     back_Mk, foreign_Mk = _neighbours(english, foreign, k)
@@ -69,10 +74,12 @@ def mined(foreign_QD: Tensor, english_MD: Tensor, k: int = NEIGHBOURS) -> list[t
     margin_Mk = back_Mk / ((mean_M[:, None] + mean_Q[foreign_Mk]) / 2)
     candidates = set()
     for margins, own_is_foreign, others in ((margin_Qk, True, english_Qk), (margin_Mk, False, foreign_Mk)):
+        margins = margins.nan_to_num(nan=-torch.inf, posinf=-torch.inf)
         column = margins.argmax(1, keepdim=True)
         scores, numbers = margins.gather(1, column)[:, 0].tolist(), others.gather(1, column)[:, 0].tolist()
         for own, (score, other) in enumerate(zip(scores, numbers, strict=True)):
-            candidates.add((score, own, other) if own_is_foreign else (score, other, own))
+            if score > -torch.inf:
+                candidates.add((score, own, other) if own_is_foreign else (score, other, own))
     return greedy(candidates)
 
 

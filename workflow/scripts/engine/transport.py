@@ -23,6 +23,8 @@ def transport(similarity_XY: np.ndarray, iterations: int = 2) -> tuple[np.ndarra
 
 
 def transport_links(similarity_XY: np.ndarray, iterations: int = 2) -> frozenset[Link]:
+    if not similarity_XY.size:  # an empty sentence
+        return frozenset()
     pi_XY, xi_XY = transport(similarity_XY, iterations)
     best_of_row, best_of_column = pi_XY.argmax(1), xi_XY.argmax(0)
     return frozenset((i, int(j)) for i, j in enumerate(best_of_row) if best_of_column[j] == i)

@@ -71,6 +71,8 @@ def parse_pawsx(lines: Sequence[str], where: str, machine_translated: bool = Fal
             raise UserError(f"{where}, line {number}: id {row_id} is already on line {seen[row_id]}")
         seen[row_id] = number
         pairs.append(Pair(first, second, label))
+    if not pairs:
+        raise UserError(f"{where}: a header and no rows")
     return pairs
 
 

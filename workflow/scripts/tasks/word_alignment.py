@@ -93,6 +93,9 @@ def gold_of(pairs: Aligned) -> list[Alignment]:
 
 
 def read_gold(path: str | Path, language: str) -> list[Alignment]:
+    """Of the archive alone: how long the sentences are stands in another file than their links."""
+    if not str(path).endswith((".tgz", ".tar.gz", ".tar")):
+        raise UserError(f"{path}: give the archive of all test sets, which holds links and sentences")
     return read_folder(path, language).gold
 
 
