@@ -46,7 +46,9 @@ def test_scores_hold_every_run_task_and_language(built):
         for task, languages in (("xnli", 4), ("ud-pos", 4), ("tatoeba", 3)):
             assert len({row["language"] for row in rows if (row["run"], row["task"]) == (run, task)}) == languages
     assert all(0 <= float(row["value"]) <= 100 for row in rows)
-    assert len({row["run_hash"] for row in rows}) == 3
+    assert {row["run"] for row in rows} == {"fast-align", "random-init", "xlm", "xlm-r"}
+    assert len({row["run_hash"] for row in rows}) == 4
+    assert {row["task"] for row in rows if row["run"] == "fast-align"} == {"word-alignment"}
 
 
 def test_the_document_says_which_scale_it_shows(built):
