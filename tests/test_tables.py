@@ -627,6 +627,16 @@ def test_the_tables_of_every_task_ask_for_the_same_runs_and_settings(repository)
     assert {pair for pair in columns["xtreme"] if pair[1] != "exact-match"} <= tasks >= columns["gaps"]
 
 
+def test_every_table_of_mining_says_of_which_parts_its_numbers_are(repository):
+    """The dev and test parts of XTREME's BUCC are the sample and training parts of the shared task."""
+    specs = [spec_of(repository, f"{f.parent.name}/{f.stem}") for f in (repository / "config/tables").glob("*/*.yaml")]
+    mining = [spec for spec in specs if "bucc" in {column["task"] for column in spec["columns"]}]
+    assert {spec["paper"] for spec in mining} == {"veco", "parallax"}
+    for spec in mining:
+        (note,) = (text for text in spec.get("notes", []) if "BUCC" in text)
+        assert "training part of the shared task" in note and "sample part" in note
+
+
 def test_the_direction_of_tatoeba_is_the_columns(repository, scores):
     languages = write_tasks(scores, "xlm-r", {"tatoeba": {"accuracy": [70.0, 80.0]}})[:2]
     spec = xtreme_spec(("tatoeba",), languages)
