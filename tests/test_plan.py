@@ -548,6 +548,11 @@ def test_a_scale_names_settings_that_a_task_has(repository):
             {"train": [], "model": {"task": "mlqa", "setting": "g-xlt"}},
             "model.setting: g-xlt trains no one model itself",
         ),
+        (
+            "bucc",
+            {"train": [], "model": {"task": "tatoeba", "setting": "zero-shot-retrieval"}},
+            "model.setting: zero-shot-retrieval trains no one model itself",
+        ),
         ("xnli", {"train": ["en"], "pairs": True}, "pairs: is for a question and a context"),
         ("xnli", {"train": []}, "settings.x.train: is empty, and kind classification is fine-tuned"),
     ],

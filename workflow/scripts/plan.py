@@ -824,10 +824,8 @@ def _check_task(config: Config, name: str) -> None:
                     f"{where}.model.task: {model['task']} has another kind of answer ({trained['kind']}) or other "
                     f"labels; name a task of kind {task['kind']} with the labels of this one"
                 )
-            if (
-                trained["settings"][model["setting"]].get("model")
-                or trained["settings"][model["setting"]]["train"] == "each"
-            ):
+            other = trained["settings"][model["setting"]]
+            if other.get("model") or other["train"] in ([], "each"):
                 raise UserError(f"{where}.model.setting: {model['setting']} trains no one model itself; name another")
         elif "bitext" in how:
             _check_bitext(config, task["kind"], how, where)
