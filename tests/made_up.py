@@ -12,16 +12,20 @@ TASKS = {
     "ud-pos": frozenset({"cross-lingual-transfer"}),
     "tatoeba": frozenset({"zero-shot-retrieval"}),
 }
+SELECTION = {"cross-lingual-transfer": "en_dev", "translate-train-all": "mean_dev"}
 RUNS = ("random-init", "xlm", "xlm-r", "xlm-r-small", "xlm-small")
 SAME = {"xlm-r-small": "xlm-r", "xlm-small": "xlm"}  # one and the same run at this scale
 SEEDS = (1, 2, 3)
 
 
-def write_score(root: Path, run: str, task: str, setting: str, seed: int, scores: list[dict], scale="mini") -> Path:
+def write_score(
+    root: Path, run: str, task: str, setting: str, seed: int, scores: list[dict], scale="mini", rule: str | None = None
+) -> Path:
     path = root / run / task / setting / f"seed-{seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"run": run, "task": task, "setting": setting, "seed": seed, "pretrain_seed": seed, "scale": scale}
-    path.write_text(json.dumps({**about, "task_version": 1, "run_hash": f"hash of {run}", "scores": scores}))
+    about |= {"task_version": 1, "run_hash": f"hash of {run}", "selection": {"rule": rule} if rule else None}
+    path.write_text(json.dumps({**about, "scores": scores}))
     return path
 
 
@@ -45,7 +49,7 @@ def write_all(root: Path, scale: str = "mini", layers: int = 3) -> None:
                         else:
                             for metric in ("accuracy",) if task == "xnli" else ("f1", "accuracy"):
                                 scores.append(entry(code, 35 + 2 * gain + noise.uniform(-1, 1), metric))
-                    write_score(root, run, task, setting, seed, scores, scale)
+                    write_score(root, run, task, setting, seed, scores, scale, SELECTION.get(setting))
 
 
 def retrieval(code: str, gain: float, layers: int, noise: random.Random) -> list[dict]:

@@ -8,7 +8,18 @@ import pytest
 
 import collect_scores
 from errors import UserError
-from scores import Summary, group_paths, load_parts, load_results, pooled_std, read_score_file, summarise
+from scores import (
+    EN_DEV,
+    MEAN_DEV,
+    Summary,
+    group_paths,
+    load_parts,
+    load_results,
+    pooled_std,
+    read_score_file,
+    summarise,
+)
+from tasks.recipe import SELECTIONS
 
 
 def entry(language: str, value: float, metric: str = "accuracy", **more: object) -> dict:
@@ -200,6 +211,47 @@ def test_seeds_of_different_runs_are_not_averaged(tmp_path):
     paths = {seed: write(tmp_path, [entry("en", 60.0)], seed=seed, run_hash=f"hash-{seed}") for seed in (1, 2)}
     with pytest.raises(UserError, match="different run_hash"):
         load_results(paths, "mini")
+
+
+def selected(rule: str) -> dict:
+    """As finetune.py says it."""
+    return {"rule": rule, "metric": "accuracy", "step": 20, "of": 40, "score": 61.0, "dev": {"en": 61.0}}
+
+
+@pytest.mark.parametrize("rule", SELECTIONS)
+def test_what_chose_the_weights_is_known_of_all_seeds(tmp_path, rule):
+    paths = {seed: write(tmp_path, [entry("en", 60.0)], seed=seed, selection=selected(rule)) for seed in (1, 2)}
+    absent = {3: tmp_path / "xlm-r/xnli/transfer/seed-3.json"}
+    assert load_results(paths | absent, "mini").selection == rule
+    assert load_results(absent, "mini").selection is None
+    other = {EN_DEV: MEAN_DEV, MEAN_DEV: EN_DEV}[rule]
+    for change in ({"selection": selected(other)}, {"selection": None}, {}):
+        write(tmp_path, [entry("en", 60.0)], seed=2, **change)
+        with pytest.raises(UserError, match=rf"seeds with different selection .*seed-1\.json: {rule}, .*seed-2"):
+            load_results(paths, "mini")
+
+
+def test_where_nothing_was_fine_tuned_nothing_was_selected(tmp_path):
+    paths = {1: write(tmp_path, [entry("en", 60.0)], selection=None), 2: write(tmp_path, [entry("en", 60.0)], seed=2)}
+    assert load_results(paths, "mini").selection is None
+
+
+@pytest.mark.parametrize("selection", [selected("test"), {}, "en", ["en_dev"]])
+def test_an_unknown_rule_of_selection_is_refused(tmp_path, selection):
+    path = write(tmp_path, [entry("en", 60.0)], selection=selection)
+    with pytest.raises(UserError, match=r"key 'selection': the rule .* is neither en_dev nor mean_dev") as error:
+        load_results({1: path}, "mini")
+    assert str(path) in str(error.value)
+
+
+def test_a_model_of_one_language_is_selected_on_english_or_on_its_own(tmp_path):
+    values = {"de": {1: 60.0}, "fr": {1: 50.0}}
+    assert load_parts(write_parts(tmp_path, values, selection=selected("mean_dev")), "mini").selection == "own_dev"
+    parts = write_parts(tmp_path, values, selection=selected("en_dev"))
+    assert load_parts(parts, "mini").selection == "en_dev"
+    write_parts(tmp_path, {"fr": {1: 50.0}}, selection=selected("mean_dev"))
+    with pytest.raises(UserError, match="languages with different selection cannot be averaged"):
+        load_parts(parts, "mini")
 
 
 def test_scores_tsv_is_sorted_and_the_same_for_any_order_of_reading(tmp_path):

@@ -761,6 +761,69 @@ def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository
 # --- formats, bytes, errors -----------------------------------------------------------------------------------------
 
 
+MEAN = "the mean over the dev sets of all languages"
+
+
+def selected_notes(table) -> tuple[list[str], dict[str, str]]:
+    """The line on selection, and run -> what its marks say, in LaTeX; Markdown says the same."""
+    text = make_table.render_latex(table)
+    lettered = dict(re.findall(r"^\\textsuperscript\{(\w)\} (.*selected on .*)\\par$", text, re.M | re.I))
+    marked = {}
+    for run, marks in re.findall(r"\\texttt\{([^}]*)\}((?:\\textsuperscript\{\w\})*)", text):
+        marked[run] = " ".join(lettered[m] for m in re.findall(r"\{(\w)\}", marks) if m in lettered)
+    usual = re.findall(r"^Fine-tuned models: (.*)\\par$", text, re.M)
+    markdown = make_table.render_markdown(table)
+    assert re.findall(r"^Fine-tuned models: (.*)$", markdown, re.M) == usual
+    assert re.findall(r"^<sup>\w</sup> (.*)$", markdown, re.M) == list(lettered.values())
+    return usual, {run: words for run, words in marked.items() if words}
+
+
+def test_what_chose_the_weights_is_said_of_what_was_fine_tuned(repository, scores):
+    made_up.write_all(scores)
+    table = build(spec_of(repository, "veco/table-10"), made_up.make_context(repository, scores))
+    usual, marked = selected_notes(table)
+    assert usual == ["selected on English dev data, unless marked."]
+    assert marked == {row.run: f"Selected on {MEAN}." for row in table.groups[1].rows if row.seeds} != {}
+    retrieval = build(spec_of(repository, "xlm-e/table-03"), made_up.make_context(repository, scores))
+    assert any(row.seeds for row in retrieval.rows) and selected_notes(retrieval) == ([], {})
+    rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+    assert {(row["setting"], row["selection"]) for row in rows if row["mean"]} == set(made_up.SELECTION.items())
+    assert {row["selection"] for row in rows if not row["mean"]} == {""}
+
+
+def test_rows_that_another_rule_chose_are_marked(repository, scores):
+    def write(run: str, rules: dict[str, str | None]) -> None:
+        for task, rule in rules.items():
+            entries = [made_up.entry(code, 60.0, metric) for code in ("en", "de") for metric in XTREME[task]]
+            made_up.write_score(scores, run, task, "cross-lingual-transfer", 1, entries, rule=rule)
+
+    columns = [{"task": task, "metric": XTREME[task][0], "languages": ["en", "de"]} for task in ("xnli", "paws-x")]
+    spec = small_spec(columns=columns, groups=[{"title": "Transfer", "setting": "cross-lingual-transfer", "rows": []}])
+    spec["groups"][0]["rows"] = [{"label": run, "run": run} for run in ("xlm-r", "xlm", "random-init")]
+    del spec["published"]
+
+    def notes(**rules: dict[str, str | None]) -> tuple[list[str], dict[str, str]]:
+        for run, of_run in rules.items():
+            write(run.replace("_", "-"), of_run)
+        return selected_notes(build(spec, every_task(repository, scores)))
+
+    english, mean = {"xnli": "en_dev", "paws-x": "en_dev"}, {"xnli": "mean_dev", "paws-x": "mean_dev"}
+    assert notes(xlm_r=english, xlm=english) == (["selected on English dev data."], {})
+    assert notes(random_init=mean) == (
+        ["selected on English dev data, unless marked."],
+        {"random-init": f"Selected on {MEAN}."},
+    )
+    assert notes(xlm={"xnli": "en_dev", "paws-x": "mean_dev"}, random_init=english) == (
+        ["selected on English dev data, unless marked."],
+        {"xlm": f"paws-x: selected on {MEAN}."},
+    )
+    assert notes(xlm=mean, random_init=mean) == (
+        [f"selected on {MEAN}, unless marked."],
+        {"xlm-r": "Selected on English dev data."},
+    )
+    assert notes(xlm_r={"xnli": None, "paws-x": "mean_dev"}) == ([f"selected on {MEAN}."], {})
+
+
 @pytest.mark.parametrize("form", sorted(make_table.RENDER))
 def test_the_same_scores_are_the_same_bytes(repository, scores, form):
     made_up.write_all(scores)

@@ -15,7 +15,7 @@ from pathlib import Path
 import latex
 from atomic import write_text
 from errors import run_main
-from scores import Summary
+from scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary
 from tables import (
     AVERAGE,
     GAP,
@@ -79,14 +79,52 @@ class Notes:
     def __init__(self) -> None:
         self.letters: dict[str, str] = {}
 
+    def letter(self, text: str) -> str:
+        return self.letters.setdefault(text, string.ascii_lowercase[len(self.letters)])
+
     def mark(self, text: str) -> str:
-        letter = self.letters.setdefault(text, string.ascii_lowercase[len(self.letters)])
-        return rf"\textsuperscript{{{letter}}}"
+        return rf"\textsuperscript{{{self.letter(text)}}}"
+
+
+SELECTED_ON = {
+    EN_DEV: "English dev data",
+    MEAN_DEV: "the mean over the dev sets of all languages",
+    OWN_DEV: "the dev set of the language that each model is for",
+}
+
+
+def usual_selection(table: Table) -> str | None:
+    """What chose the weights behind most of a table's tasks and rows; None where nothing was fine-tuned."""
+    rules = [rule for row in table.rows for rule in row.selection.values()]
+    return max(SELECTED_ON, key=rules.count) if rules else None
+
+
+def selection_words(table: Table) -> str:
+    usual = usual_selection(table)
+    if usual is None:
+        return ""
+    marked = any(rule != usual for row in table.rows for rule in row.selection.values())
+    return f"Fine-tuned models: selected on {SELECTED_ON[usual]}{', unless marked' if marked else ''}."
+
+
+def unusual_selections(row: Row, table: Table) -> list[str]:
+    """By which other rules the weights behind a row were chosen, and of which tasks where not of all."""
+    usual, tasks = usual_selection(table), [task for task, _ in row.selection]
+    notes = []
+    for rule in dict.fromkeys(rule for rule in row.selection.values() if rule != usual):
+        of_rule = [
+            task if tasks.count(task) == 1 else f"{task} {setting}"
+            for (task, setting), own in row.selection.items()
+            if own == rule
+        ]
+        words = "Selected" if len(of_rule) == len(tasks) else f"{', '.join(of_rule)}: selected"
+        notes.append(f"{words} on {SELECTED_ON[rule]}.")
+    return notes
 
 
 def row_notes(row: Row, table: Table) -> list[str]:
     """What must be known of a row's reproduced numbers."""
-    notes = []
+    notes = unusual_selections(row, table)
     if row.canonical != row.run:
         notes.append(
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
@@ -266,7 +304,7 @@ def language_notes(table: Table) -> list[str]:
         notes.append(rf"\textsuperscript{{$\ast$}} {named}{latex.escape(words)}")
     by_languages: dict[tuple[str, ...], list[str]] = {}
     for column in table.columns:
-        if column.of_scale and column.is_derived:
+        if column.of_scale and column.is_derived and column.languages:
             titles = by_languages.setdefault(column.languages, [])
             titles += [column_title(column)] if column_title(column) not in titles else []
     averages = {column.language for column in table.columns if column.of_scale}
@@ -383,6 +421,7 @@ def render_latex(table: Table) -> str:
         )
     below.append(rf"{MISSING}: no number; the appendix says why." if any_missing(table) else "")
     below += meaning_notes(table)
+    below.append(selection_words(table))
     below += language_notes(table)
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
@@ -445,6 +484,7 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                         "chance": "" if chance is None else f"{chance:.4f}",
                         "averaged": " ".join(cell.partial or column.languages) if column.is_derived else "",
                         "direction": column.direction or "",
+                        "selection": row.selection.get((column.task, setting), "") if summary else "",
                         "reason": cell.reason or "",
                     }
                 )
@@ -477,7 +517,7 @@ def render_markdown(table: Table) -> str:
     ]
     words = [f"**{item_name(table.spec, table.context)}.** {table.spec['title']}.", scale_words(table.context)]
     lines = [" ".join(words), "", line(["model", "source", *titles]), line(["---"] * (2 + len(titles)))]
-    starred = set()
+    starred, notes = set(), Notes()
     for group in table.groups:
         lines.append(line([f"**{group.title}**", *[""] * (1 + len(titles))]))
         for row in group.rows:
@@ -485,11 +525,14 @@ def render_markdown(table: Table) -> str:
                 lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
             if row.run is not None:
                 cells = [plain(cell.summary) + ("*" if cell.partial else "") for cell in row.cells]
-                lines.append(line([row.label, f"`{row.canonical}`", *cells]))
+                marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in unusual_selections(row, table))
+                lines.append(line([row.label, f"`{row.canonical}`{marks}", *cells]))
                 starred |= {cell.partial for cell in row.cells if cell.partial}
     chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
     lines.append(line(["chance", "", *chance]))
     lines += [f"\n\\* mean over the languages of this scale: {', '.join(languages)}" for languages in sorted(starred)]
+    lines += [f"\n{text}" for text in [selection_words(table)] if text]
+    lines += [f"\n<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
     return "\n".join(lines) + "\n"
 
 

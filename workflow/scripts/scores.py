@@ -21,6 +21,8 @@ REQUIRED = (*NAMED_BY_PATH, "scale", "task_version", "run_hash", "scores")
 REQUIRED_IN_SCORE = ("language", "metric", "value", "n")
 ENGLISH = "en"
 BOTH = "both"  # the direction of a headline that is the mean of two
+# What chose the weights of fine-tuning: two rules of recipes, and the second where each language has its own model.
+EN_DEV, MEAN_DEV, OWN_DEV = "en_dev", "mean_dev", "own_dev"
 
 Key = tuple[str, str, str]  # run, task, setting
 
@@ -73,6 +75,11 @@ def refuse_constant(name: str) -> float:
 
 def read_score_file(path: Path, scale: str | None = None) -> list[Score]:
     """All numbers of one score file, checked against its own path; `scale` is checked too where given."""
+    return scores_of(read_content(path, scale), path)
+
+
+def read_content(path: Path, scale: str | None) -> dict:
+    """What a score file says, checked up to its single scores."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant)
     except FileNotFoundError:
@@ -102,7 +109,10 @@ def read_score_file(path: Path, scale: str | None = None) -> list[Score]:
         )
     if not isinstance(content["scores"], list) or not content["scores"]:
         raise UserError(f"{path}, key 'scores': expected a list with at least one score; score again")
+    return content
 
+
+def scores_of(content: dict, path: Path) -> list[Score]:
     scores, seen = [], set()
     for number, entry in enumerate(content["scores"], start=1):
         where = f"{path}, scores entry {number}"
@@ -145,6 +155,17 @@ def read_score_file(path: Path, scale: str | None = None) -> list[Score]:
     return scores
 
 
+def selection_of(content: dict, path: Path) -> str | None:
+    """What chose the weights of fine-tuning; None where nothing was fine-tuned."""
+    selection = content.get("selection")
+    if selection is None:
+        return None
+    rule = selection.get("rule") if isinstance(selection, dict) else selection
+    if rule not in (EN_DEV, MEAN_DEV):
+        raise UserError(f"{path}, key 'selection': the rule {rule!r} is neither {EN_DEV} nor {MEAN_DEV}; score again")
+    return rule
+
+
 @dataclass(frozen=True)
 class Results:
     """The scores of one run x task x setting: seed -> its numbers. Absent seeds are absent, never zero.
@@ -154,6 +175,7 @@ class Results:
 
     by_seed: Mapping[int, list[Score]]
     expected_seeds: tuple[int, ...]
+    selection: str | None = None  # the rule that chose the weights; None where nothing was fine-tuned
 
     @cached_property
     def by_name(self) -> dict[int, dict[tuple[str, str], list[Score]]]:
@@ -252,33 +274,43 @@ class Results:
 
 def load_results(paths: Mapping[int, Path], scale: str) -> Results:
     """Read the score files of one run x task x setting (seed -> path); files that do not exist are missing seeds."""
-    by_seed = {seed: read_score_file(paths[seed], scale) for seed in sorted(paths) if paths[seed].exists()}
-    check_agreement({paths[seed]: scores[0] for seed, scores in by_seed.items()}, "seeds")
-    return Results(by_seed, tuple(sorted(paths)))
+    by_seed, firsts, rules = {}, {}, {}
+    for seed in sorted(paths):
+        path = paths[seed]
+        if path.exists():
+            content = read_content(path, scale)
+            by_seed[seed] = scores_of(content, path)
+            firsts[path], rules[path] = by_seed[seed][0], selection_of(content, path)
+    check_agreement(firsts, rules, "seeds")
+    return Results(by_seed, tuple(sorted(paths)), next(iter(rules.values()), None))
 
 
 def load_parts(parts: Mapping[str, Mapping[int, Path]], scale: str) -> Results:
     """One result of a setting that trains a model for each language: language -> seed -> path."""
     by_seed: dict[int, list[Score]] = {}
-    firsts = {}
+    firsts, rules = {}, {}
     for language, paths in sorted(parts.items()):
-        for seed, scores in load_results(paths, scale).by_seed.items():
+        results = load_results(paths, scale)
+        for seed, scores in results.by_seed.items():
             if foreign := sorted({score.language for score in scores} - {language}):
                 raise UserError(
                     f"{paths[seed]}: the model of {language} has scores of {', '.join(foreign)}; "
                     "delete it and score again"
                 )
             by_seed.setdefault(seed, []).extend(scores)
-            firsts[paths[seed]] = scores[0]
-    check_agreement(firsts, "languages")
+            firsts[paths[seed]], rules[paths[seed]] = scores[0], results.selection
+    check_agreement(firsts, rules, "languages")
     expected = {seed for paths in parts.values() for seed in paths}
-    return Results(dict(sorted(by_seed.items())), tuple(sorted(expected)))
+    rule = next(iter(rules.values()), None)
+    # the mean over the languages of a model that has one
+    return Results(dict(sorted(by_seed.items())), tuple(sorted(expected)), OWN_DEV if rule == MEAN_DEV else rule)
 
 
-def check_agreement(firsts: Mapping[Path, Score], what: str) -> None:
-    """Files (path -> one of its scores) that stand behind one number are of one run and one version of the task."""
-    for key in ("run_hash", "task_version"):
-        values = {path: getattr(score, key) for path, score in firsts.items()}
+def check_agreement(firsts: Mapping[Path, Score], rules: Mapping[Path, str | None], what: str) -> None:
+    """Files (path -> one of its scores, path -> its rule of selection) that stand behind one number are of one run and
+    one version of the task, and their weights were chosen alike."""
+    found = {key: {path: getattr(score, key) for path, score in firsts.items()} for key in ("run_hash", "task_version")}
+    for key, values in {**found, "selection": rules}.items():
         if len(set(values.values())) > 1:
             listed = ", ".join(f"{path}: {value}" for path, value in values.items())
             raise UserError(

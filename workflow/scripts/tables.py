@@ -131,6 +131,7 @@ class Row:
     canonical: str | None
     cells: list[Cell]
     expected_seeds: int = 0
+    selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
     errata: list[str] = field(default_factory=list)
 
     @property
@@ -608,6 +609,9 @@ def build(spec: dict, context: Context) -> Table:
                     part: lookup(spec_row, part.task, setting_of(part, entry))
                     for parts in column.parts or ((column,),)
                     for part in parts
+                }
+                row.selection |= {
+                    (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
                 }
                 row.expected_seeds = max(row.expected_seeds, *(len(one.expected_seeds) for one in behind.values()))
                 if chance[index] is None:
