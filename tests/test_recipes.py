@@ -187,8 +187,20 @@ def test_a_large_model_of_ernie_m_has_the_recipe_of_its_table(paper):
         if content["finetune_recipe"].startswith("ernie-m"):
             recipes.setdefault(content["model"]["layers"], set()).add(content["finetune_recipe"])
     assert recipes == {6: {"ernie-m"}, 12: {"ernie-m"}, 24: {"ernie-m-large"}}
-    for task, content in paper.tasks.items():  # or its retrieval, say, would fall back to the layer of XLM-R
+    for task, content in paper.tasks.items():  # what base reads or trains otherwise than the default, large does too
         assert "ernie-m-large" in content["recipes"] or "ernie-m" not in content["recipes"], task
+
+
+@pytest.mark.parametrize("task", ["bucc", "word-alignment"])
+@pytest.mark.parametrize("method", ["xlm-e", "ernie-m", "ernie-m-large", "veco"])
+def test_a_method_is_read_at_one_layer_in_all_that_needs_no_fine_tuning(paper, task, method):
+    """Beside one another in a table: what falls back to the default is read at the layer of XLM-R."""
+    recipe, retrieval = (
+        plan.resolve_recipe(paper, name, "zero-shot-retrieval", method)["recipe"] for name in (task, "tatoeba")
+    )
+    assert recipe["name"] == method
+    assert (recipe["layer"], recipe["of"]) == (retrieval["layer"], retrieval["of"])
+    assert (recipe["layer"], recipe["of"]) == ((9, 12) if method == "xlm-e" else (19, 24))
 
 
 def test_ppa_switches_codes_where_it_trains_on_one_translation(paper):
