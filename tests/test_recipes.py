@@ -11,7 +11,7 @@ import yaml
 import plan
 from errors import UserError
 from tasks import TASKS, tydiqa, word_alignment
-from tasks.recipe import load_recipe
+from tasks.recipe import FINETUNED_KINDS, load_recipe
 
 TRANSFER, TRANSLATE_ALL, TRANSLATE, TRAIN_ALL, RETRIEVAL = (
     "cross-lingual-transfer",
@@ -326,6 +326,25 @@ def test_a_task_file_agrees_with_its_module(paper, task):
     assert content["metric"] in content["metrics"]
     assert content["chance"] == {name: metric.chance for name, metric in module.METRICS.items()}
     assert content.get("labels") == (list(module.LABELS) if hasattr(module, "LABELS") else None)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_module_reads_what_its_kind_needs(paper, task):
+    """As tasks/__init__.py says."""
+    module, kind = TASKS[task], paper.tasks[task]["kind"]
+    assert {
+        "METRICS",
+        "read_test",
+        "inputs_of",
+        "gold_of",
+        "read_gold",
+        "read_predictions",
+        "write_predictions",
+    } <= set(dir(module))
+    assert hasattr(module, "read_dev") == (kind not in ("retrieval", "alignment"))
+    assert hasattr(module, "read_train") == (kind in FINETUNED_KINDS)
+    for name in ("read_layer_predictions", "write_layer_predictions"):
+        assert hasattr(module, name) == (kind in ("retrieval", "alignment"))
 
 
 @pytest.mark.parametrize("task", TASKS)

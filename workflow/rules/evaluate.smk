@@ -1,4 +1,5 @@
-# Evaluation: recipe -> fine-tuned model -> predictions -> score. Only predict knows model and task, only score knows gold.
+# Evaluation: recipe -> fine-tuned model -> predictions -> score. Only predict knows model and task, only score
+# looks at the answers of the test part, though they stand in the files whose inputs predict takes.
 # Fine-tuning and predict list no code, as pretrain does not: a task's `version` is raised by hand when its results should change.
 
 

@@ -1,8 +1,9 @@
 """Predict the test part of one task in every language: labels, tags, answers, nearest neighbours, mined pairs, links.
 
-Reads no gold of the test part; mining sets its threshold on dev. Writes a folder, whole or not at all:
-test-<language>.tsv in XTREME's submission format, and predictions.json, which says to which model and inputs they
-belong. Retrieval and alignment add layers-<language>.tsv: every layer.
+Never looks at an answer of the test part: from the files that hold them it takes the inputs and the number of items.
+Mining sets its threshold on dev. Writes a folder, whole or not at all: test-<language>.tsv in XTREME's submission
+format, and predictions.json, which says to which model and inputs they belong. Retrieval and alignment add
+layers-<language>.tsv: every layer.
 """
 
 import argparse

@@ -1,8 +1,10 @@
 """Evaluation tasks: what the upstream files hold and what a prediction file looks like.
 
 Standard library only, so that scoring starts at once and anyone's files can be scored without the engine.
-Each task module has the same five functions: read_train, read_dev, read_test, and for prediction files
-read_gold, read_predictions, write_predictions; METRICS names its metrics.
+Each task module has METRICS; read_test for the upstream files, read_dev where something is chosen on dev (weights, the
+threshold of mining), read_train where something is trained on them; inputs_of and gold_of what was read; and for
+prediction files read_predictions, write_predictions and read_gold. Retrieval and alignment have a file of every layer
+too.
 """
 
 from types import ModuleType
