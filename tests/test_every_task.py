@@ -1,5 +1,6 @@
 """Every task in every setting: fine-tuned, predicted and scored by the scripts themselves on a tiny mini-world."""
 
+import dataclasses
 import hashlib
 import json
 import sys
@@ -215,6 +216,32 @@ def test_line_counts_of_the_upstream_files_are_asserted(tiny, task):
     job = next(job for name, job in JOBS if name == task and not job.startswith("g-xlt"))
     with pytest.raises(UserError, match=r"rows where the upstream file has \d+"):
         predicted(tiny, task, job, 8, counts="upstream")
+
+
+def without_answers(kind: str, examples):
+    """Examples whose gold nobody can look at; there is as much of it."""
+    if kind == "classification":
+        return [pair._replace(label=None) for pair in examples]
+    if kind == "tagging":
+        return [sentence._replace(tags=None) for sentence in examples]
+    if kind == "question-answering":
+        return [dataclasses.replace(question, answers=None, starts=None) for question in examples]
+    return examples._replace(gold=[None] * len(examples.gold))
+
+
+@pytest.mark.parametrize("task", ["bucc", "tydiqa-goldp", "ud-pos", "word-alignment", "xnli"])
+def test_predicting_looks_at_no_answer(tiny, task, monkeypatch):
+    job = "zero-shot-retrieval" if task in ("bucc", "word-alignment") else "cross-lingual-transfer"
+    module, kind = task_module(task), CONFIG.tasks[task]["kind"]
+    seeing = predicted(tiny, task, job, 32)
+    expected = {path.name: path.read_bytes() for path in seeing.iterdir()}
+    read = module.read_test
+    monkeypatch.setattr(
+        module, "read_test", lambda *given: {code: without_answers(kind, own) for code, own in read(*given).items()}
+    )
+    blind = predicted(tiny, task, job, 32)
+    assert {path.name: path.read_bytes() for path in blind.iterdir()} == expected
+    assert len(expected) > 1
 
 
 def perfect(kind: str, gold: list) -> list | dict:
