@@ -453,6 +453,9 @@ def test_summary_takes_its_languages_from_the_scores(repository, scores):
     text = make_table.render_latex(table)
     assert "published" not in text.split(r"\midrule")[0].split(r"\toprule")[1]
     assert "Avg of XNLI, UD-POS: over ar, de, en, es, fr, hi, ru, zh." in text
+    tagging = build(spec_of(repository, "parallax/tasks-tagging"), made_up.make_context(repository, scores))
+    averages = [line for line in make_table.render_latex(tagging).splitlines() if line.startswith("Avg of ")]
+    assert averages == [r"Avg of UD-POS, UD-POS accuracy: over ar, de, en, es, fr, hi, ru, zh.\par"]  # no score of NER
 
 
 # --- gaps, averages over tasks, directions, one model for each language -----------------------------------------------
