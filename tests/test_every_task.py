@@ -23,6 +23,7 @@ from engine.checkpoint import describe_model, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
 from errors import UserError
+from scores import selection_of
 from tasks import task_module
 from test_world import SETTINGS
 
@@ -155,7 +156,10 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
     assert scored["setting"] == job and all(0 <= one["value"] <= 100 for one in scored["scores"])
     assert all(one["chance"] is not None and one["n"] > 0 for one in scored["scores"])
     if "bitext" in resolved:
-        assert "|train=de+hi+zh|" in scored["signature"] and scored["selection"]["rule"] == "mean_dev"
+        assert "|train=de+hi+zh|" in scored["signature"]
+    trained = plan.trained_as(CONFIG, task, job)
+    recipe = plan.resolve_recipe(CONFIG, *trained, "xlm-r")["recipe"] if trained else {"selection": None}
+    assert selection_of(scored, out) == recipe["selection"]
 
 
 def test_every_task_and_setting_stands_above():
