@@ -13,7 +13,7 @@ from engine.model import Encoder, ModelConfig
 from engine.retrieval import mined
 from engine.rows import word_pairs
 from engine.tokenizer import BOS, EOS, UNK, Tokenizer
-from engine.transport import transport_links, word_links
+from engine.transport import transport, transport_links, word_links
 from predict import mine
 from tasks import word_alignment
 from tasks.bucc import Piles
@@ -69,6 +69,17 @@ def test_links_are_those_of_the_pair_alone_at_every_layer_whatever_the_batch(tok
             similarity = own[1 : 1 + x] @ own[2 + x : 2 + x + len(pair.words_Y)].T
             expected = word_links(transport_links(np.array(similarity), iterations), pair.words_X, pair.words_Y)
             assert links[number] == expected
+
+
+def test_a_clamp_leaves_nothing_negative_to_the_transport():
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        similarity = rng.normal(size=(4, 6))
+        positive = np.where(similarity > 0, similarity, 1e-6)
+        assert transport_links(similarity, 2, clamp=True) == transport_links(positive, 2)
+        pi, xi = transport(similarity, 2, clamp=True)
+        assert (pi > 0).all() and (xi > 0).all() and np.allclose(pi.sum(1), 1)
+    assert any(transport_links(one, 2, clamp=True) != transport_links(one, 2) for one in rng.normal(size=(9, 4, 6)))
 
 
 def test_an_empty_sentence_has_no_links(tokenizer, encoder):

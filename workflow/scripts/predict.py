@@ -152,7 +152,7 @@ def predict_language(
     elif recipe.kind == "alignment":
         sides = ([line.split() for line in side] for side in (examples.first, examples.second))
         pairs = word_pairs(tokenizer, *sides, max_length)
-        links = align_words(encoder, pairs, code, recipe.recipe.iterations, batch_rows, device)
+        links = align_words(encoder, pairs, code, recipe.recipe.iterations, batch_rows, device, recipe.recipe.clamp)
         module.write_predictions(path, links[recipe.recipe.layer_of(encoder.config.layers)])
         word_alignment.write_layer_predictions(folder / f"layers-{language}.tsv", links)
     else:

@@ -209,7 +209,10 @@ def signature(recipe, described: dict) -> str:
     if described.get("aligner"):
         return "|".join([*parts, f"aligner={described['aligner']}", f"version={recipe.version}"])
     if recipe.kind == "alignment":
-        parts += [f"layer={described['layer']}/{described['layers']}", f"transport={recipe.recipe.iterations}"]
+        parts += [
+            f"layer={described['layer']}/{described['layers']}",
+            f"transport={recipe.recipe.iterations}{'/clamped' if recipe.recipe.clamp else ''}",
+        ]
     elif recipe.kind in ("retrieval", "mining"):
         parts += [f"layer={described['layer']}/{described['layers']}", "pooling=mean"]
         parts += ["similarity=cosine" if recipe.kind == "retrieval" else f"margin=ratio/{recipe.recipe.neighbours}"]

@@ -229,6 +229,7 @@ def align_words(
     iterations: int,
     batch_rows: int,
     device: str = "cpu",
+    clamp: bool = False,
 ) -> list[list[frozenset[Link]]]:
     """Links between the words of each pair, at every layer, from the dot products of the states of their pieces."""
     encoder.eval()
@@ -239,6 +240,6 @@ def align_words(
             for i, states_TD in zip(batch, states_BTD.float().cpu(), strict=True):
                 x, y = len(pairs[i].words_X), len(pairs[i].words_Y)
                 similarity_XY = states_TD[1 : 1 + x] @ states_TD[2 + x : 2 + x + y].T
-                found = transport_links(similarity_XY.numpy(), iterations)
+                found = transport_links(similarity_XY.numpy(), iterations, clamp)
                 links[layer][i] = word_links(found, pairs[i].words_X, pairs[i].words_Y)
     return links

@@ -51,6 +51,7 @@ class Hyperparameters:
     of: int | None = None
     neighbours: int = 4  # of the ratio margin
     iterations: int = 2  # of the optimal transport
+    clamp: bool = False  # before it, similarities that are not positive become tiny ones
 
     def points(self) -> list[dict]:
         """Values to try, in a fixed order; one empty point where there is no grid."""
