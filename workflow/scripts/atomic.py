@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,21 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; on success it takes the place of what is there, on failure it is removed."""
+    path = Path(path)
+    folder = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(folder, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -10,8 +10,6 @@ without spaces would need a segmenter: the task has none.
 """
 
 import argparse
-import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable
@@ -22,7 +20,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from atomic import write_json
+from atomic import atomic_folder, write_json
 from corpusio import read_lines
 from datasets import DATASETS_TSV
 from engine import ibm2
@@ -45,11 +43,7 @@ def main() -> None:
     test = word_alignment.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     texts = by_pair(args.bitext)
     limit = run.get("data", {}).get("bitext", {}).get("limit")
-    out = Path(args.out)
-    folder = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
+    with atomic_folder(args.out) as folder:
         described = {}
         for language in recipe.languages:
             examples = test[language]
@@ -60,10 +54,6 @@ def main() -> None:
             described[language]["pairs_beside"] = len(beside)
             print(f"{recipe.task} {language}: {len(links)} aligned beside {len(beside)} pairs", flush=True)
         write_json(folder / "predictions.json", describe(args, run, recipe, described))
-        shutil.rmtree(out, ignore_errors=True)
-        os.replace(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse_arguments() -> SimpleNamespace:

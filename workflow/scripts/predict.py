@@ -8,15 +8,13 @@ layers-<language>.tsv: every layer.
 
 import argparse
 import json
-import os
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from torch import nn
 
-from atomic import write_json
+from atomic import atomic_folder, write_json
 from engine.checkpoint import load_encoder, load_weights
 from engine.heads import HEADS, align_words, classify, mean_states, tag
 from engine.mining import best_threshold
@@ -56,11 +54,7 @@ def main() -> None:
     enforce = args.counts == "upstream"
     test = module.read_test(paths, recipe.languages, recipe.expected("test", enforce))
     dev = module.read_dev(paths, recipe.languages, recipe.expected("dev", enforce)) if recipe.kind == "mining" else {}
-    out = Path(args.out)
-    folder = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
+    with atomic_folder(args.out) as folder:
         described = {}
         for language in recipe.languages:
             examples = test[language]
@@ -70,10 +64,6 @@ def main() -> None:
             )
             print(f"{recipe.task} {language}: {described[language]['n']} predicted", flush=True)
         write_json(folder / "predictions.json", describe(args, recipe, encoder, metadata, described))
-        shutil.rmtree(out, ignore_errors=True)
-        os.replace(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse_arguments() -> SimpleNamespace:
