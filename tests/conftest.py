@@ -21,3 +21,13 @@ def mirror() -> Path:
         if Path(candidate, "MANIFEST.tsv").exists():
             return Path(candidate)
     pytest.skip("no mirror of real data: set PARALLAX_MIRROR to a folder that holds MANIFEST.tsv")
+
+
+@pytest.fixture(scope="session")
+def papers() -> Path:
+    """The tables of the papers as CSV (<paper>/table-<nn>.csv), where the machine has them."""
+    candidates = [os.environ.get("PARALLAX_PAPERS"), REPOSITORY.parent / "shared" / "papers"]
+    for candidate in filter(None, candidates):
+        if Path(candidate, "index.csv").exists():
+            return Path(candidate)
+    pytest.skip("no transcribed tables of the papers: set PARALLAX_PAPERS to a folder that holds index.csv")

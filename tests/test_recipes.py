@@ -1,7 +1,6 @@
 """Fine-tuning is done as the papers print it, and each task file says what its module reads and scores."""
 
 import csv
-import os
 import re
 from pathlib import Path
 
@@ -126,16 +125,6 @@ LANGUAGES = {
 @pytest.fixture(scope="module")
 def paper(repository):
     return plan.load_config(repository, {"scale": "paper"})
-
-
-@pytest.fixture(scope="module")
-def papers(repository) -> Path:
-    """The tables of the papers as CSV (<paper>/table-<nn>.csv), where the machine has them."""
-    candidates = [os.environ.get("PARALLAX_PAPERS"), repository.parent / "shared" / "papers"]
-    for candidate in filter(None, candidates):
-        if Path(candidate, "index.csv").exists():
-            return Path(candidate)
-    pytest.skip("no transcribed tables of the papers: set PARALLAX_PAPERS to a folder that holds index.csv")
 
 
 def resolved(paper: plan.Config) -> list[tuple[str, str, str, dict]]:

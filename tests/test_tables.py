@@ -32,7 +32,6 @@ from tables import (
     split_setting,
 )
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "papers"
 REPOSITORY = Path(__file__).resolve().parent.parent
 ITEMS = sorted(f"{path.parent.name}/{path.stem}" for path in (REPOSITORY / "config/published").glob("*/*.csv"))
 TABLES = [item for item in ITEMS if "table" in item]
@@ -91,19 +90,15 @@ def write_pair(root: Path, run: str, values: dict[int, tuple[float, ...]], langu
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_published_numbers_are_those_of_the_papers(repository, item):
-    if not SHARED.exists():
-        pytest.skip("no ../shared/papers to compare with")
-    ours, theirs = read_csv(repository / f"config/published/{item}.csv"), read_csv(SHARED / f"{item}.csv")
+def test_published_numbers_are_those_of_the_papers(repository, papers, item):
+    ours, theirs = read_csv(repository / f"config/published/{item}.csv"), read_csv(papers / f"{item}.csv")
     assert [[row[key] for key in PUBLISHED_KEYS] for row in ours] == [
         [row[key] for key in PUBLISHED_KEYS] for row in theirs
     ]
 
 
-def test_errata_are_those_of_the_papers(repository):
-    if not SHARED.exists():
-        pytest.skip("no ../shared/papers to compare with")
-    theirs = [row for row in read_csv(SHARED / "errata.csv") if f"{row['paper']}/{row['item']}" in ITEMS]
+def test_errata_are_those_of_the_papers(repository, papers):
+    theirs = [row for row in read_csv(papers / "errata.csv") if f"{row['paper']}/{row['item']}" in ITEMS]
     assert read_csv(repository / "config/published/errata.csv") == [row for row in theirs if row["kind"] != "ocr"]
 
 
