@@ -182,9 +182,17 @@ def test_a_diverged_score_is_refused_with_its_file(tmp_path, value, message):
         ({"seed": 2}, "key 'seed'"),
         ({"scale": "smoke"}, "key 'scale': 'smoke' where 'mini' is expected"),
         ({"scores": []}, "at least one score"),
-        ({"scores": [entry("en", 1.0), entry("en", 1.0)]}, "entry 2: en accuracy None None stands twice"),
+        ({"scores": [entry("en", 1.0), entry("en", 1.0)]}, "entry 2: en accuracy stands twice"),
         ({"scores": [{"language": "en", "metric": "accuracy", "n": 3}]}, "entry 1: key 'value' is missing"),
         ({"scores": [entry("en", 1.0, n=0)]}, "nothing was scored"),
+        (
+            {"scores": [entry("de", 1.0, "sacrebleu-by-update", update=5)]},
+            r"entry 1 \(de sacrebleu-by-update\): needs 'update' and 'epoch'",
+        ),
+        (
+            {"scores": 2 * [entry("de", 1.0, "sacrebleu-by-update", update=5, epoch=0.5)]},
+            "entry 2: de sacrebleu-by-update 5 stands twice",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_file_and_key(tmp_path, change, message):
@@ -266,9 +274,9 @@ def test_scores_tsv_is_sorted_and_the_same_for_any_order_of_reading(tmp_path):
     assert outs[0].read_bytes() == outs[1].read_bytes()
     lines = outs[0].read_text().splitlines()
     assert lines[0].split("\t") == collect_scores.COLUMNS
-    first = "mini xlm xnli transfer en accuracy - - 60 1 300 33 1 abc"
+    first = "mini xlm xnli transfer en accuracy - - - - 60 1 300 33 1 abc"
     assert lines[1].split("\t") == ["" if word == "-" else word for word in first.split()]
-    assert [line.split("\t")[8] for line in lines[1:5]] == ["60", "60", "33.33333333", "33.33333333"]
+    assert [line.split("\t")[10] for line in lines[1:5]] == ["60", "60", "33.33333333", "33.33333333"]
     assert [line.split("\t")[1] for line in lines[1:]] == ["xlm"] * 4 + ["xlm-r"] * 4
 
 
@@ -279,6 +287,40 @@ def test_layers_and_directions_sort_in_scores_tsv(tmp_path):
     rows = [line.split("\t")[5:8] for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]]
     assert rows[0] == ["accuracy", "2", "both"]
     assert rows[1:] == [["accuracy-by-layer", str(n), d] for n in (2, 10) for d in ("en-xx", "xx-en")]
+
+
+def snapshots(*values: float, every: int = 100, language: str = "de", seed: int = 0) -> list[dict]:
+    """A curve: an update, its epoch and its value."""
+    return [
+        entry(language, value, "sacrebleu-by-update", update=every * i, epoch=(i + seed / 100) / 4, chance=None)
+        for i, value in enumerate(values, start=1)
+    ]
+
+
+def test_snapshots_sort_in_scores_tsv(tmp_path):
+    path = write(tmp_path, [*snapshots(*range(1, 12)), entry("de", 5.0, "sacrebleu")], task="wmt14-en-de")
+    collect_scores.write_scores(collect_scores.collect([path], "mini"), tmp_path / "out.tsv")
+    rows = [line.split("\t")[5:11] for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]]
+    assert rows[0] == ["sacrebleu", "", "", "", "", "5"]
+    assert rows[1:] == [["sacrebleu-by-update", "", "", str(100 * i), f"{i / 4:g}", str(i)] for i in range(1, 12)]
+
+
+def test_by_update_takes_languages_then_seeds(tmp_path):
+    for seed, more in ((1, 0.0), (2, 2.0)):
+        own = snapshots(4 + more, 8 + more, seed=seed) + snapshots(6 + more, 20 + more, language="fr", seed=seed)
+        write(tmp_path, own, seed=seed)
+    write(tmp_path, snapshots(1.0, seed=3) + snapshots(3.0, language="fr", seed=3), seed=3)  # no second snapshot
+    results = load_results(next(iter(group_paths(tmp_path.rglob("*.json")).values())), "mini")
+    curve = results.by_update("sacrebleu-by-update", ["de", "fr"])
+    assert list(curve) == [100, 200]
+    assert (curve[100].epoch, curve[100].summary) == (pytest.approx(0.255), summarise([5.0, 7.0, 2.0]))
+    assert (curve[200].epoch, curve[200].summary) == (pytest.approx(0.50375), summarise([14.0, 16.0]))
+    assert [one.summary.mean for one in results.by_update("sacrebleu-by-update", ["de"]).values()] == [11 / 3, 9.0]
+    assert results.by_update("sacrebleu", ["de"]) == {} == results.by_layer("sacrebleu-by-update", ["de"])
+    write(tmp_path, snapshots(1.0), seed=3)
+    results = load_results(next(iter(group_paths(tmp_path.rglob("*.json")).values())), "mini")
+    with pytest.raises(UserError, match="seed 3, update 100: languages fr are missing; score again"):
+        results.by_update("sacrebleu-by-update", ["de", "fr"])
 
 
 def test_collecting_names_an_expected_file_that_is_not_there(tmp_path):

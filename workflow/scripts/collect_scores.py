@@ -1,7 +1,7 @@
 """Collect score files into one tidy table, scores.tsv, and refuse what cannot be a score.
 
-Columns: scale run task setting language metric layer direction value seed n chance task_version run_hash. Rows are
-sorted; numbers have ten digits at most, so that equal scores are equal bytes.
+Columns: scale run task setting language metric layer direction update epoch value seed n chance task_version run_hash.
+Rows are sorted; numbers have ten digits at most, so that equal scores are equal bytes.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from errors import UserError, run_main
 from scores import Score, group_paths, load_results
 from tables import add_context_arguments, load_context
 
-IDENTITY = ["scale", "run", "task", "setting", "language", "metric", "layer", "direction"]
-COLUMNS = [*IDENTITY, "value", "seed", "n", "chance", "task_version", "run_hash"]
+IDENTITY = ["scale", "run", "task", "setting", "language", "metric", "layer", "direction", "update"]
+COLUMNS = [*IDENTITY, "epoch", "value", "seed", "n", "chance", "task_version", "run_hash"]
 
 
 def collect(paths: Iterable[Path], scale: str) -> list[Score]:
@@ -33,9 +33,10 @@ def write_scores(scores: list[Score], out: Path) -> None:
     import pandas as pd
 
     table = pd.DataFrame([{column: getattr(score, column) for column in COLUMNS} for score in scores], columns=COLUMNS)
-    table["layer"] = table["layer"].astype("Int64")
+    for column in ("layer", "update"):
+        table[column] = table[column].astype("Int64")
     table = table.sort_values([*IDENTITY, "seed"], kind="stable", na_position="first")
-    for column in ("value", "chance"):
+    for column in ("epoch", "value", "chance"):
         table[column] = table[column].map(lambda value: "" if pd.isna(value) else f"{value:.10g}")
     with atomic_path(out) as temporary:
         table.to_csv(temporary, sep="\t", index=False, lineterminator="\n")

@@ -8,10 +8,11 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from errors import UserError
 
@@ -25,6 +26,7 @@ BOTH = "both"  # the direction of a headline that is the mean of two
 EN_DEV, MEAN_DEV, OWN_DEV = "en_dev", "mean_dev", "own_dev"
 
 Key = tuple[str, str, str]  # run, task, setting
+BY_UPDATE = "-by-update"  # ends the name of a metric of snapshots
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Score:
     metric: str
     layer: int | None
     direction: str | None
+    update: int | None  # of training, where a snapshot of it was scored
+    epoch: float | None  # at that update
     value: float
     seed: int
     n: int
@@ -54,6 +58,13 @@ class Summary:
     mean: float
     std: float | None
     n: int
+
+
+class Snapshot(NamedTuple):
+    """What a curve shows at one update."""
+
+    epoch: float  # mean over seeds
+    summary: Summary
 
 
 def summarise(values: Iterable[float]) -> Summary:
@@ -122,7 +133,7 @@ def scores_of(content: dict, path: Path) -> list[Score]:
             if key not in entry:
                 raise UserError(f"{where}: key {key!r} is missing; score again")
         value, chance = entry["value"], entry.get("chance")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not is_number(value):
             raise UserError(f"{where} ({entry['language']} {entry['metric']}): value {value!r} is not a finite number")
         if not 0 <= value <= 100:
             raise UserError(
@@ -130,9 +141,13 @@ def scores_of(content: dict, path: Path) -> list[Score]:
             )
         if not isinstance(entry["n"], int) or entry["n"] < 1:
             raise UserError(f"{where} ({entry['language']} {entry['metric']}): n {entry['n']!r}: nothing was scored")
-        identity = (entry["language"], entry["metric"], entry.get("layer"), entry.get("direction"))
+        update, epoch = entry.get("update"), entry.get("epoch")
+        if entry["metric"].endswith(BY_UPDATE) and not (isinstance(update, int) and is_number(epoch)):
+            raise UserError(f"{where} ({entry['language']} {entry['metric']}): needs 'update' and 'epoch'; score again")
+        identity = (entry["language"], entry["metric"], entry.get("layer"), entry.get("direction"), update)
         if identity in seen:
-            raise UserError(f"{where}: {' '.join(str(part) for part in identity)} stands twice; score again")
+            named = " ".join(str(part) for part in identity if part is not None)
+            raise UserError(f"{where}: {named} stands twice; score again")
         seen.add(identity)
         scores.append(
             Score(
@@ -144,6 +159,8 @@ def scores_of(content: dict, path: Path) -> list[Score]:
                 metric=entry["metric"],
                 layer=entry.get("layer"),
                 direction=entry.get("direction"),
+                update=update,
+                epoch=None if epoch is None else float(epoch),
                 value=float(value),
                 seed=content["seed"],
                 n=entry["n"],
@@ -153,6 +170,10 @@ def scores_of(content: dict, path: Path) -> list[Score]:
             )
         )
     return scores
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def selection_of(content: dict, path: Path) -> str | None:
@@ -234,26 +255,43 @@ class Results:
                     return score.chance
         return None
 
-    def by_layer(self, metric: str, languages: list[str]) -> dict[int, Summary]:
-        """Layer -> summary over seeds of the mean over languages and directions."""
+    def curves(self, metric: str, languages: Sequence[str], place: str) -> dict[int, dict[int, float]]:
+        """Layer or update, as `place` says -> seed -> the mean over languages and directions."""
         table: dict[int, dict[int, float]] = {}
         for seed, scores in self.by_seed.items():
             groups: dict[int, dict[str, dict[str | None, float]]] = {}
             for score in scores:
-                if score.metric == metric and score.language in languages and score.layer is not None:
-                    groups.setdefault(score.layer, {}).setdefault(score.language, {})[score.direction] = score.value
-            for layer, of_language in groups.items():
+                at = getattr(score, place)
+                if score.metric == metric and score.language in languages and at is not None:
+                    groups.setdefault(at, {}).setdefault(score.language, {})[score.direction] = score.value
+            for at, of_language in groups.items():
                 if set(of_language) != set(languages):
                     raise UserError(
-                        f"scores of {scores[0].run} {scores[0].task} seed {seed}, layer {layer}: languages "
+                        f"scores of {scores[0].run} {scores[0].task} seed {seed}, {place} {at}: languages "
                         f"{', '.join(sorted(set(languages) - set(of_language)))} are missing; score again"
                     )
                 means = [
                     values[BOTH] if BOTH in values else statistics.fmean(values[d] for d in sorted(values, key=str))
                     for _, values in sorted(of_language.items())
                 ]
-                table.setdefault(layer, {})[seed] = statistics.fmean(means)
-        return {layer: summarise(table[layer].values()) for layer in sorted(table)}
+                table.setdefault(at, {})[seed] = statistics.fmean(means)
+        return {at: table[at] for at in sorted(table)}
+
+    def by_layer(self, metric: str, languages: Sequence[str]) -> dict[int, Summary]:
+        """Layer -> summary over seeds of the mean over languages and directions."""
+        return {layer: summarise(of.values()) for layer, of in self.curves(metric, languages, "layer").items()}
+
+    def by_update(self, metric: str, languages: Sequence[str]) -> dict[int, Snapshot]:
+        """Update -> its epoch, and summary over seeds of the mean over languages."""
+        epochs: dict[int, list[float]] = {}
+        for scores in self.by_seed.values():
+            for score in scores:
+                if score.metric == metric and score.language in languages:
+                    epochs.setdefault(score.update, []).append(score.epoch)
+        return {
+            update: Snapshot(statistics.fmean(epochs[update]), summarise(of_seed.values()))
+            for update, of_seed in self.curves(metric, languages, "update").items()
+        }
 
     def summary(self, language: str, metric: str) -> Summary | None:
         values = self.values(language, metric)
