@@ -8,10 +8,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+import plan
 import score
+from engine import bleu
 from errors import UserError
 from resolved import files_of
-from tasks import tatoeba, ud_pos, xnli
+from scores import load_results
+from tasks import tatoeba, ud_pos, wmt14_en_de, xnli
+from tasks.recipe import load_recipe, raw_paths
 from test_tasks import ud_tgz, word, xnli_row, xnli_zip
 
 XNLI_10 = "dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
@@ -50,8 +54,6 @@ def world(tmp_path, repository):
         folder = tmp_path / task
         folder.mkdir()
         module = score.task_module(task)
-        from tasks.recipe import load_recipe, raw_paths
-
         paths = raw_paths(load_recipe(recipe), raw, repository / "config/datasets.tsv")
         test = module.read_test(paths, ["de", "fr"], {})
         described = {}
@@ -282,3 +284,103 @@ def test_anyone_s_file_of_any_task_is_scored_by_hand(mirror, task, folder, metri
     assert found["task"] == task and [entry["metric"] for entry in found["scores"]] == metrics
     for entry in found["scores"]:
         assert 0 <= entry["chance"] <= 100 and 0 <= entry["value"] <= 100 and entry["n"] > 0
+
+
+# --- translation ----------------------------------------------------------------------------------------------------
+
+ENGLISH = ["The small cat sleeps on the roof today.", "Nobody knows why that is so.", "It rained all day long."]
+GERMAN = [
+    "Die kleine Katze schläft heute auf dem Dach.",
+    "Niemand weiß,\u2028warum das so ist.",
+    "Es regnete den ganzen Tag.",
+]
+ON_THE_WAY = [
+    {"update": 500, "epoch": 1.25, "loss": 4.5, "sacrebleu": 3.5},
+    {"update": 1000, "epoch": 2.5, "loss": 3.25, "sacrebleu": 7.75},
+]
+
+
+@pytest.fixture
+def translated(tmp_path, repository) -> SimpleNamespace:
+    """Three German references, and a folder of translate.py with a slip in the second translation."""
+    config = plan.load_config(repository, {"scale": "mini"})
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(plan.resolve_recipe(config, "wmt14-en-de", "pretrained-init", "default")))
+    datasets = repository / "config/datasets.tsv"
+    paths = raw_paths(load_recipe(recipe), tmp_path / "raw", datasets)
+    for name, lines in (("english-de", ENGLISH), ("foreign-de", GERMAN)):
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        paths[name].write_bytes("".join(line + "\n" for line in lines).encode())
+    folder = tmp_path / "predictions"
+    folder.mkdir()
+    found = [GERMAN[0], "niemand weiß, warum es so ist.", GERMAN[2]]
+    wmt14_en_de.write_predictions(folder / "test-de.txt", found)
+    [test] = wmt14_en_de.read_test(paths, ["de"], {}).values()
+    described = {"n": 3, "inputs_sha256": wmt14_en_de.inputs_of(test), "validation": ON_THE_WAY, "validation_n": 200}
+    facts = {"run": "veco-large", "task": "wmt14-en-de", "setting": "pretrained-init", "seed": 2, "scale": "mini"}
+    facts |= {"task_version": load_recipe(recipe).version, "split": "test", "recipe": "default", "max_length": 252}
+    facts |= {"run_hash": "h", "beam": 5, "penalty": 1.0, "averaged": 10, "languages": {"de": described}}
+    (folder / "predictions.json").write_text(json.dumps(facts))
+    return SimpleNamespace(
+        recipe=recipe,
+        predictions=folder,
+        raw=tmp_path / "raw",
+        counts="any",
+        datasets=datasets,
+        found=found,
+        reference=paths["foreign-de"],
+    )
+
+
+def test_translations_are_scored_and_how_they_came_about_is_kept(translated, tmp_path):
+    result = score.score_folder(translated)
+    test, validation = result["scores"][:3], result["scores"][3:]
+    gold, found = GERMAN, translated.found
+    expected = {
+        "sacrebleu": bleu.sacrebleu(gold, found),
+        "bleu": bleu.tokenised_bleu(gold, found, "de"),
+        "chrf": bleu.chrf(gold, found),
+    }
+    assert {one["metric"]: one["value"] for one in test} == expected
+    assert all(0 < value < 100 for value in expected.values()) and len(set(expected.values())) == 3
+    assert {(one["language"], one["n"], one["chance"]) for one in test} == {("de", 3, 0.0)}
+    assert [(one["update"], one["epoch"], one["value"]) for one in validation] == [(500, 1.25, 3.5), (1000, 2.5, 7.75)]
+    assert {(one["metric"], one["n"], one["chance"]) for one in validation} == {("sacrebleu-by-update", 200, None)}
+    parts = result["signature"].split("|")
+    assert parts[0] == "sacrebleu" and set(bleu.signature().split("|")) < set(parts)
+    assert {"beam=5", "penalty=1.0", "averaged=10", "version=1"} < set(parts)
+    path = tmp_path / "veco-large/wmt14-en-de/pretrained-init/seed-2.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(result))
+    curve = load_results({2: path}, "mini").by_update("sacrebleu-by-update", ["de"])
+    assert {update: (one.epoch, one.summary.mean) for update, one in curve.items()} == {
+        500: (1.25, 3.5),
+        1000: (2.5, 7.75),
+    }
+
+
+def test_the_reference_as_translation_scores_100(translated, tmp_path):
+    wmt14_en_de.write_predictions(translated.predictions / "test-de.txt", GERMAN)
+    assert [one["value"] for one in score.score_folder(translated)["scores"][:3]] == [100, 100, 100]
+
+
+@pytest.mark.parametrize("key", ["validation", "validation_n"])
+def test_translations_without_the_way_to_them_are_refused(translated, key):
+    change_description(translated.predictions, lambda described: described["languages"]["de"].pop(key))
+    with pytest.raises(UserError, match=rf"predictions\.json, languages\.de\.{key}: missing; translate again"):
+        score.score_folder(translated)
+
+
+def test_translations_cut_short_are_refused(translated):
+    wmt14_en_de.write_predictions(translated.predictions / "test-de.txt", GERMAN[:2])
+    with pytest.raises(UserError, match=r"test-de\.txt: 2 translations for 3 reference lines"):
+        score.score_folder(translated)
+
+
+def test_translations_are_scored_by_hand(translated, tmp_path):
+    files = ["--gold", translated.reference, "--predictions", translated.predictions / "test-de.txt"]
+    command = [sys.executable, score.__file__, "--task", "wmt14-en-de", "--language", "de", *files]
+    subprocess.run([*map(str, command), "--out", str(tmp_path / "score.json")], check=True)
+    result = json.loads((tmp_path / "score.json").read_text())
+    assert result["signature"] == bleu.signature()
+    assert result["scores"] == score.score_folder(translated)["scores"][:3]

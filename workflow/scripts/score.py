@@ -2,7 +2,8 @@
 
 The job form scores a folder that predict.py wrote, against the upstream files:
   score.py --recipe RECIPE --predictions FOLDER --raw RAW --out SCORE.json
-By hand, anyone's file in XTREME's submission format, against an upstream or an XTREME label file:
+By hand, anyone's file in XTREME's submission format, or of one translation a line, against an upstream or an XTREME
+label file, or a reference of one segment a line:
   score.py --task TASK --language L --gold GOLD --predictions FILE --out SCORE.json
 """
 
@@ -13,10 +14,12 @@ from types import SimpleNamespace
 
 from atomic import write_json
 from datasets import DATASETS_TSV
+from engine import bleu
 from engine.alignments import Alignment, diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
 from errors import UserError, run_main
+from scores import BY_UPDATE
 from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
 
 CHANCES = {
@@ -78,7 +81,8 @@ def score_folder(args: SimpleNamespace) -> dict:
     for language in recipe.languages:
         check_inputs(folder, described, language, module.inputs_of(test[language]))
         gold = module.gold_of(test[language])
-        predictions = module.read_predictions(folder / f"test-{language}.tsv", gold)
+        ending = "txt" if recipe.kind == "translation" else "tsv"
+        predictions = module.read_predictions(folder / f"test-{language}.{ending}", gold)
         where = f"{recipe.task} test of {language}"
         if recipe.kind == "retrieval":
             by_layer = tatoeba.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
@@ -92,6 +96,8 @@ def score_folder(args: SimpleNamespace) -> dict:
             scores += alignment_entries(metrics, language, gold, by_layer, described["layer"])
         else:
             scores += entries(recipe.task, metrics, language, gold, predictions, where)
+        if recipe.kind == "translation":
+            scores += validation_entries(folder, described, language)
     return {
         **{key: described.get(key) for key in FROM_PREDICTIONS},
         "dtype": described.get("dtype"),
@@ -107,7 +113,8 @@ def score_file(args: SimpleNamespace) -> dict:
     gold = module.read_gold(args.gold, args.language)
     predictions = module.read_predictions(args.predictions, gold)
     scores = entries(args.task, metrics, args.language, gold, predictions, args.gold)
-    return {"task": args.task, "scores": scores}
+    described = {"signature": bleu.signature()} if "sacrebleu" in metrics else {}
+    return {"task": args.task, **described, "scores": scores}
 
 
 def read_description(folder: Path, recipe) -> dict:
@@ -196,8 +203,21 @@ def alignment_entries(
     ]
 
 
+def validation_entries(folder: Path, described: dict, language: str) -> list[dict]:
+    """sacreBLEU of the dev part at each snapshot of training: the test part is translated by the last model alone."""
+    about = described["languages"][language]
+    for key in ("validation", "validation_n"):
+        if not about.get(key):
+            raise UserError(f"{folder}/predictions.json, languages.{language}.{key}: missing; translate again")
+    return [
+        entry(language, f"sacrebleu{BY_UPDATE}", one["sacrebleu"], about["validation_n"], None)
+        | {"update": one["update"], "epoch": one["epoch"]}
+        for one in about["validation"]
+    ]
+
+
 def entry(
-    language: str, metric: str, value: float, n: int, chance: float, layer: int | None = None, direction=None
+    language: str, metric: str, value: float, n: int, chance: float | None, layer: int | None = None, direction=None
 ) -> dict:
     scored = {"language": language, "metric": metric, "value": value, "n": n, "chance": chance}
     return {**scored, "layer": layer, "direction": direction}
@@ -208,7 +228,9 @@ def signature(recipe, described: dict) -> str:
     parts = [recipe.metric]
     if described.get("aligner"):
         return "|".join([*parts, f"aligner={described['aligner']}", f"version={recipe.version}"])
-    if recipe.kind == "alignment":
+    if recipe.kind == "translation":
+        parts += [bleu.signature(), *(f"{key}={described[key]}" for key in ("beam", "penalty", "averaged"))]
+    elif recipe.kind == "alignment":
         parts += [
             f"layer={described['layer']}/{described['layers']}",
             f"transport={recipe.recipe.iterations}{'/clamped' if recipe.recipe.clamp else ''}",
