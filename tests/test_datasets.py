@@ -109,6 +109,36 @@ def test_a_split_language_gives_all_its_files(table, languages):
     assert ids == ["opus/CCAligned/en-zh_CN", "opus/CCAligned/en-zh_TW"]
 
 
+@pytest.mark.parametrize(
+    ("corpus", "pairs"),
+    [
+        ("wmt13-europarl-v7", ["de-en", "en-fr"]),
+        ("wmt13-commoncrawl", ["de-en", "en-fr"]),
+        ("wmt13-un", ["en-fr"]),
+        ("wmt14-nc-v9", ["de-en", "en-fr"]),
+        ("wmt17-nc-v12", ["de-en"]),
+        ("wmt10-giga-fren", ["en-fr"]),
+    ],
+)
+def test_an_archive_of_several_pairs_stands_for_each_of_them(table, languages, corpus, pairs):
+    found = {}
+    for pair in ("de-en", "en-fr", "en-ru"):
+        try:
+            found[pair] = t.bitext_ids(corpus, pair, table, languages)
+        except UserError as error:
+            assert f"{corpus} has {', '.join(table[corpus].languages)} and so no {pair}; take" in str(error)
+    assert found == {pair: [corpus] for pair in pairs}
+    assert table[corpus].kind == "train"
+
+
+def test_only_a_row_of_training_text_stands_for_a_corpus(table, languages):
+    for corpus in ("xlm-r/sentencepiece", "wmt14/test-full", "wmt14", "nc-v9"):
+        with pytest.raises(
+            UserError, match=f"no row opus/{corpus}/de-en or {corpus}/de-en, nor {corpus} of kind train"
+        ):
+            t.bitext_ids(corpus, "de-en", table, languages)
+
+
 def test_every_bitext_row_is_found_by_corpus_and_pair(table, languages):
     lost = []
     for row in table.values():

@@ -234,13 +234,22 @@ def bitext_ids(
 ) -> list[str]:
     """Ids of the files of one corpus and one pair of project codes, in the order of the languages' opus codes.
 
-    Mostly one; several where upstream splits a language (OpenSubtitles has en-zh_cn and en-zh_tw for en-zh).
+    Mostly one; several where upstream splits a language (OpenSubtitles has en-zh_cn and en-zh_tw for en-zh). A corpus
+    whose pairs lie in one archive (WMT's) is a row of kind train with the corpus's name as its id.
     """
     datasets, languages = _tables(datasets, languages)
     codes = pair.split("-")
     if len(codes) != 2 or codes != sorted(set(codes)):
         raise UserError(f"pair {pair!r}: write two different language codes in alphabetical order, joined by '-'")
     first, second = (_language(code, languages) for code in codes)
+    archive = datasets.get(corpus.lower())
+    if archive and archive.kind == "train":
+        if not set(codes) <= set(archive.languages):
+            raise UserError(
+                f"{DATASETS_TSV}, column languages: {archive.id} has {', '.join(archive.languages)} and so no {pair}; "
+                f"take {corpus} of {pair} out of the run"
+            )
+        return [archive.id]
     candidates = [f"{corpus.lower()}/{pair}"]
     for a in first.opus or (first.code,):
         for b in second.opus or (second.code,):
@@ -248,8 +257,8 @@ def bitext_ids(
     ids = [id_ for id_ in candidates if id_ in datasets]
     if not ids:
         raise UserError(
-            f"{DATASETS_TSV}, column id: no row opus/{corpus}/{pair} or {corpus.lower()}/{pair}; "
-            f"add it, or take {corpus} of {pair} out of the run"
+            f"{DATASETS_TSV}, column id: no row opus/{corpus}/{pair} or {corpus.lower()}/{pair}, nor {corpus.lower()} "
+            f"of kind train; add it, or take {corpus} of {pair} out of the run"
         )
     return ids
 
