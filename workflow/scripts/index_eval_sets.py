@@ -74,6 +74,8 @@ READERS: dict[str, Callable[[Path], Iterator[str]]] = {
     "xnli": read_xnli,
     "ud-pos": read_ud,
     "tatoeba": read_lines,
+    "wmt14-en-de": read_lines,
+    "wmt14-en-fr": read_lines,
     "text": read_lines,
 }
 

@@ -1,21 +1,22 @@
 """Cut upstream text into shards by document (mono) or by pair (bitext), each line with the place that it came from."""
 
 import argparse
+import gzip
 import io
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from corpusio import header_line, read_lines, zst_writers
+from corpusio import BROKEN, header_line, read_lines, zst_writers
 from errors import UserError, run_main
 
 # A file without empty lines would be one endless document; the next rules hold a document in memory.
 LONGEST_DOCUMENT = 10_000
+BROKEN_ARCHIVE = (*BROKEN, zipfile.BadZipFile, tarfile.TarError)
 
 
 def shown_name(path: Path, root: Path | None) -> str:
@@ -63,38 +64,64 @@ def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[st
 
 @contextmanager
 def open_sides(archive: Path, suffixes: list[tuple[str, ...]]) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
-    """The two text members of a Moses .zip or of a .tgz, chosen by their suffix; yields the first one's name too."""
+    """The two text members of a Moses .zip or of a tar, chosen by their names; yields the first one's name too."""
     if not archive.exists():
         raise UserError(f"{archive}: no such file; run the download rule, or correct the path")
-    if archive.suffix == ".zip":
+    with ExitStack() as opened:
         try:
-            with zipfile.ZipFile(archive) as folder:
+            if archive.suffix == ".zip":
+                folder = opened.enter_context(zipfile.ZipFile(archive))
                 a, b = choose_members(archive, folder.namelist(), suffixes)
-                with folder.open(a) as first, folder.open(b) as second:
-                    yield a, first, second
-        except zipfile.BadZipFile as error:
+                sides = [opened.enter_context(folder.open(name)) for name in (a, b)]
+            else:
+                # A compressed tar cannot be read at two places at once through one handle.
+                one, two = (opened.enter_context(tarfile.open(archive)) for _ in range(2))
+                members = {member.name: member for member in one if member.isfile()}
+                a, b = choose_members(archive, list(members), suffixes)
+                sides = [tar.extractfile(members[name]) for tar, name in ((one, a), (two, b))]
+        except BROKEN_ARCHIVE as error:
             raise UserError(f"{archive}: broken ({error}); remove the file and download it again") from None
-        return
-    try:
-        # A .tgz cannot be read at two places at once through one handle.
-        with tarfile.open(archive) as one, tarfile.open(archive) as two:
-            a, b = choose_members(archive, one.getnames(), suffixes)
-            yield a, one.extractfile(a), two.extractfile(b)
-    except (tarfile.TarError, EOFError) as error:
-        raise UserError(f"{archive}: broken ({error}); remove the file and download it again") from None
+        first, second = (
+            opened.enter_context(gzip.open(side)) if name.endswith(".gz") else side
+            for name, side in zip((a, b), sides, strict=True)
+        )
+        yield a, first, second
 
 
 def choose_members(archive: Path, names: list[str], suffixes: list[tuple[str, ...]]) -> tuple[str, str]:
-    chosen = []
-    for codes in suffixes:
-        members = sorted(name for name in names if any(name.endswith(f".{code}") for code in codes))
-        if len(members) != 1:
-            raise UserError(
-                f"{archive}: {len(members)} members end in {' or '.join('.' + code for code in codes)}, expected one "
-                f"(it holds {', '.join(sorted(names)[:8])}); pass the two suffixes with --members"
-            )
-        chosen.append(members[0])
-    return chosen[0], chosen[1]
+    """The two members that are called the same but for their ends, `.de` and `.en`, or `.de.gz` and `.en.gz`.
+
+    Of several it is the one that names the pair before them (WMT's archives hold more pairs than one).
+    """
+    members: list[dict[str, list[str]]] = [{}, {}]  # of each side, by what stands before the end
+    for name in names:
+        if name.rpartition("/")[2].startswith("."):
+            continue  # what a Mac writes beside each file
+        whole = name.removesuffix(".gz")
+        for side, codes in zip(members, suffixes, strict=True):
+            for code in codes:
+                stem = whole.removesuffix(code)
+                if stem != whole and stem[-1:] in ("", ".", "/"):
+                    side.setdefault(stem, []).append(name)
+    stems = sorted(set(members[0]) & set(members[1]))
+    pairs = tuple(f".{a}-{b}." for x, y in (suffixes, suffixes[::-1]) for a in x for b in y)
+    named = [stem for stem in stems if f".{stem}".replace("/", ".").endswith(pairs)]
+    stems = named or stems
+    if len(stems) == 1 and all(len(side[stems[0]]) == 1 for side in members):
+        return members[0][stems[0]][0], members[1][stems[0]][0]
+    found = [sorted(name for stem in stems or side for name in side[stem]) for side in members]
+    ends = [" or ".join(f".{code}" for code in codes) for codes in suffixes]
+    wrong = next((i for i in range(2) if len(found[i]) != 1), None)
+    if wrong is None:
+        what = f"no two members have one name but for their ends {ends[0]} and {ends[1]}"
+    else:
+        what = f"{len(found[wrong])} members end in {ends[wrong]}, expected one"
+    raise UserError(f"{archive}: {what} (it holds {_listed(names)}); pass the two suffixes with --members")
+
+
+def _listed(names: list[str], most: int = 24) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(sorted(names)[:most]) + rest
 
 
 def _text(member: BinaryIO) -> io.TextIOWrapper:
@@ -126,7 +153,7 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
                         a, b = a.rstrip("\r\n").replace("\t", " "), b.rstrip("\r\n").replace("\t", " ")
                         writers[pairs % len(writers)].write(f"{file}\t{number}\t{a}\t{b}\n")
                         pairs += 1
-            except (zlib.error, EOFError, zipfile.BadZipFile) as error:
+            except BROKEN_ARCHIVE as error:
                 raise UserError(
                     f"{archive}: broken after pair {number} ({error}); remove it and download it again"
                 ) from None
@@ -153,8 +180,8 @@ def main() -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     mono = kinds.add_parser("mono", help="one paragraph per line, empty line between documents")
     mono.add_argument("--text", nargs="+", type=Path, required=True, help="files of one language, in a fixed order")
-    bitext = kinds.add_parser("bitext", help="Moses archives: two members with as many lines")
-    bitext.add_argument("--archive", nargs="+", type=Path, required=True, help=".zip or .tgz, in a fixed order")
+    bitext = kinds.add_parser("bitext", help="archives of Moses or WMT: two members with as many lines")
+    bitext.add_argument("--archive", nargs="+", type=Path, required=True, help=".zip, .tgz or .tar, in a fixed order")
     bitext.add_argument("--pair", required=True, help="language codes in alphabetical order, such as de-en")
     bitext.add_argument("--members", nargs=2, metavar="SUFFIX", help="suffixes of the two members, if not the codes")
     bitext.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
