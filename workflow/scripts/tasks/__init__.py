@@ -1,6 +1,7 @@
 """Evaluation tasks: what the upstream files hold and what a prediction file looks like.
 
-Standard library only, so that scoring starts at once and anyone's files can be scored without the engine.
+Standard library only (BLEU loads its packages when it is measured), so that scoring starts at once and anyone's files
+can be scored without the engine.
 Each task module has METRICS; read_test for the upstream files, read_dev where something is chosen on dev (weights, the
 threshold of mining), read_train where something is trained on them; inputs_of and gold_of what was read; and for
 prediction files read_predictions, write_predictions and read_gold. Retrieval and alignment have a file of every layer
@@ -11,7 +12,21 @@ from types import ModuleType
 
 from engine.metrics import Measure
 from errors import UserError
-from tasks import bucc, conll, mlqa, panx, pawsx, tatoeba, tydiqa, ud_pos, word_alignment, xnli, xquad
+from tasks import (
+    bucc,
+    conll,
+    mlqa,
+    panx,
+    pawsx,
+    tatoeba,
+    tydiqa,
+    ud_pos,
+    wmt14_en_de,
+    wmt14_en_fr,
+    word_alignment,
+    xnli,
+    xquad,
+)
 
 TASKS = {
     "bucc": bucc,
@@ -22,6 +37,8 @@ TASKS = {
     "tydiqa-goldp": tydiqa,
     "ud-pos": ud_pos,
     "wikiann-ner": panx,
+    "wmt14-en-de": wmt14_en_de,
+    "wmt14-en-fr": wmt14_en_fr,
     "word-alignment": word_alignment,
     "xnli": xnli,
     "xquad": xquad,
