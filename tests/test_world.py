@@ -90,6 +90,58 @@ def test_what_the_world_wrote_first_stays_as_it_was(built):
     assert {name: found[name] for name in WRITTEN_FIRST} == WRITTEN_FIRST
 
 
+TRANSLATION = {"corpora": ["wmt14-nc-v9"], "train": 80, "dev": 11, "test": 12}
+WMT_ARCHIVE = "statmt.org/wmt14/training-parallel-nc-v9.tgz"
+NEWSTEST = "raw.githubusercontent.com/Helsinki-NLP/OPUS-MT-testsets/master/testsets"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_translation_leaves_the_rest_of_the_world_as_it_is(built, tmp_path):
+    """But for the lists of all files and of all dirt, which gain rows."""
+    build_world({**SETTINGS, "translation": TRANSLATION}, DATASETS, tmp_path / "more")
+    before, after = files_of(built), files_of(tmp_path / "more")
+    lists = {"MANIFEST.tsv", "gold/dirt.tsv"}
+    new = {
+        WMT_ARCHIVE,
+        *(f"{NEWSTEST}/eng-deu/newstest{year}.{code}" for year in (2013, 2014) for code in ("deu", "eng")),
+    }
+    assert set(after) - set(before) == new
+    assert {name: after[name] for name in set(before) - lists} == {name: before[name] for name in set(before) - lists}
+    for name in lists:
+        rows = after[name].decode().splitlines()
+        own = [row for row in rows if row.split("\t")[0].partition("#")[0] in new]
+        assert own and [row for row in rows if row not in own] == before[name].decode().splitlines()
+    for code in ("deu", "eng"):
+        sizes = [after[f"{NEWSTEST}/eng-deu/newstest{year}.{code}"].count(b"\n") for year in (2013, 2014)]
+        assert sizes == [TRANSLATION["dev"], TRANSLATION["test"]]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_sentence_of_newstest_is_in_the_training_archive(repository, tmp_path, seed):
+    """At the sizes of smoke, in the world of mini and in that of mini-2: not as a line and not in a line."""
+    settings = {**read_settings(repository / "config/scales/smoke.yaml"), "seed": seed}
+    build_world(settings, DATASETS, tmp_path)
+    sets = {
+        (year, code): (tmp_path / NEWSTEST / "eng-deu" / f"newstest{year}.{code}").read_text().splitlines()
+        for year in (2013, 2014)
+        for code in ("deu", "eng")
+    }
+    sizes = settings["translation"]
+    assert {key: len(lines) for key, lines in sets.items()} == {
+        (year, code): sizes[split] for year, split in ((2013, "dev"), (2014, "test")) for code in ("deu", "eng")
+    }
+    with tarfile.open(tmp_path / WMT_ARCHIVE) as archive:
+        sides = {name.rpartition(".")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()}
+    assert set(sides) == {"de", "en"}
+    for (_, code), lines in sets.items():
+        assert not [line for line in lines if line in sides[code[:2]]]
+    everything = [line for (_, code), lines in sets.items() if code == "eng" for line in lines]
+    assert len(set(everything)) == len(everything)
+
+
 def contents(path: Path) -> dict[str, bytes]:
     """Decompressed: the bytes of an archive are those of the machine's zlib."""
     if path.suffix == ".zip":
@@ -325,6 +377,10 @@ def test_dirt_is_listed_line_by_line():
         ({"seed": None}, "key world.seed is missing"),
         ({"languages": {"en": 1, "xx": 1}}, "no stand-in for `xx`"),
         ({"languages": {"de": 1}}, "must hold `en`"),
+        (
+            {"translation": {**TRANSLATION, "corpora": ["wmt13-un"]}},
+            "`wmt13-un` is not written here; known: wmt14-nc-v9",
+        ),
     ],
 )
 def test_wrong_settings_are_named(tmp_path, change, message):

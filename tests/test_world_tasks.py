@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from build_world import ALIGNED_FOLDERS, CONTEXT_WORDS, TYDIQA_NAMES, build_world
+from corpusio import read_batches, read_lines
 from datasets import load_datasets
 from engine.metrics import spans
-from tasks import bucc, conll, mlqa, panx, pawsx, tydiqa, word_alignment, xquad
+from report_cleaning import raw_lines, read_gold
+from split_corpus import split_bitext
+from tasks import bucc, conll, mlqa, panx, pawsx, tydiqa, wmt14, wmt14_en_de, wmt14_en_fr, word_alignment, xquad
 from tasks.entities import decode_latin
 from tasks.files import decode_lines, read_bytes, read_zip_member
 from tasks.squad import read_squad
@@ -44,6 +47,7 @@ SETTINGS = {
     "qa": {"train": 100, "dev": 20, "test": 40},
     "mining": {"pairs": {"dev": 10, "test": 15}, "others": {"dev": 12, "test": 20}},
     "alignment": 25,
+    "translation": {"corpora": ["wmt14-nc-v9"], "train": 90, "dev": 21, "test": 30},
     "dirt": 0.03,
 }
 SPLITS = ("train", "dev", "test")
@@ -183,6 +187,13 @@ def test_questions_are_read(path, code):
             assert question.question[-1] in "?？؟"
 
 
+def says_all(speakers, english: str, code: str, text: str) -> bool:
+    """Has every word of the English sentence one of its meanings in the text?"""
+    own, foreign = speakers["en"].language.stems, speakers[code].language.stems
+    meanings = [{name for name, stem in own.items() if word.startswith(stem)} for word in english.strip(".").split()]
+    return all(any(foreign[name] in text for name in names) for names in meanings if names)
+
+
 @pytest.mark.parametrize("split", ["dev", "test"])
 @pytest.mark.parametrize("code", ["de", "fr", "ru", "zh"])
 def test_piles_are_read_and_their_pairs_are_translations(path, speakers, code, split):
@@ -194,20 +205,81 @@ def test_piles_are_read_and_their_pairs_are_translations(path, speakers, code, s
     for side, pile in ((code, piles.foreign), ("en", piles.english)):
         assert list(pile) == [f"{side}-{i:09d}" for i in range(1, pairs + others + 1)]
         assert len(set(pile.values())) == len(pile)
-    english, foreign = speakers["en"].language.stems, speakers[code].language.stems
     right = 0
     for one in piles.foreign:
         for other in piles.english:
-            words = [word.strip(".") for word in piles.english[other].split()]
-            meanings = [{name for name, stem in english.items() if word.startswith(stem)} for word in words]
-            meanings = [names for names in meanings if names]
-            said = all(any(foreign[name] in piles.foreign[one] for name in names) for names in meanings)
+            said = says_all(speakers, piles.english[other], code, piles.foreign[one])
             if (one, other) in piles.gold:
                 assert said
             right += said
     assert right < 3 * pairs  # few others have all the words of a sentence
     ranks = [[int(id_[-9:]) for id_ in own] for own in zip(*piles.gold, strict=True)]
     assert sum(a < b for a, b in pairwise(ranks[1])) < pairs - 1  # the order of the piles does not tell
+
+
+WMT_TASKS = {"de": wmt14_en_de, "fr": wmt14_en_fr}
+
+
+def newstest(path, code, read) -> wmt14.Lines:
+    """Under the keys of the task."""
+    l3 = {"de": "deu", "fr": "fra"}[code]
+    years = {"": 2014, "dev_": 2013, **({"older_": 2012} if code == "fr" else {})}
+    paths = {
+        f"{part}{side}-{code}": path(f"newstest/{year}.eng-{l3}.{suffix}")
+        for part, year in years.items()
+        for side, suffix in (("english", "eng"), ("foreign", l3))
+    }
+    return read(paths, [code], {})[code]
+
+
+@pytest.mark.parametrize("code", WMT_TASKS)
+def test_newstest_is_read_and_its_lines_are_translations(path, speakers, code):
+    module, sizes = WMT_TASKS[code], SETTINGS["translation"]
+    test, dev = (newstest(path, code, read) for read in (module.read_test, module.read_dev))
+    older = sizes["dev"] // 2 if code == "fr" else 0
+    assert [len(test.sources), len(dev.sources)] == [sizes["test"], older + sizes["dev"]]
+    assert (
+        len({*test.sources, *dev.sources})
+        == len({*test.references, *dev.references})
+        == len(test.sources + dev.sources)
+    )
+    for lines in (test, dev):
+        for source, reference in zip(*lines, strict=True):
+            assert says_all(speakers, source, code, reference)
+        shifted = zip(lines.sources, lines.references[1:], strict=False)
+        assert sum(says_all(speakers, source, code, reference) for source, reference in shifted) < 3
+
+
+def wmt_rows(path, tmp_path, code) -> tuple[str, list[tuple[str, str]]]:
+    """As cleaning reads them: the name in the lists of rejects, and the pairs."""
+    archive, first, second = path("wmt14-nc-v9"), *sorted((code, "en"))
+    root = archive.parents[2]
+    split_bitext([archive], [(first,), (second,)], root, [tmp_path / "0.raw.zst"])
+    [name] = json.loads(next(read_lines(tmp_path / "0.raw.zst")))["files"]
+    [batch] = read_batches(tmp_path / "0.raw.zst", "bitext")
+    return name, list(zip(batch.texts, batch.others, strict=True))
+
+
+@pytest.mark.parametrize("code", WMT_TASKS)
+def test_the_wmt_archive_is_split_and_its_dirt_is_listed(built, path, speakers, tmp_path, code):
+    name, rows = wmt_rows(path, tmp_path, code)
+    kinds = {number: kind for (file, number), kind in read_gold(built / "gold" / "dirt.tsv").items() if file == name}
+    clean = [row for number, row in enumerate(rows, start=1) if number not in kinds]
+    assert len(clean) == len(set(clean)) == SETTINGS["translation"]["train"]
+    english = 0 if code > "en" else 1
+    assert all(says_all(speakers, row[english], code, row[1 - english]) for row in clean)
+    quota = round(SETTINGS["dirt"] * len(clean))
+    planted = Counter(kinds.values())
+    assert set(planted.values()) == {quota}
+    assert {"misaligned", "wrong-language", "copied", "length-ratio", "empty", "duplicate", "leaked-test"} == set(
+        planted
+    )
+    assert max(kinds) <= len(rows) == len(clean) + planted.total()
+    empty = [number for number, kind in kinds.items() if kind == "empty"]
+    assert sorted(empty) == [number for number, row in enumerate(rows, start=1) if "" in row]
+    found = list(raw_lines(built, name))  # how the report on cleaning reads them again
+    assert [number for number, _ in found] == list(range(1, len(rows) + 1))
+    assert [text for number, text in found if number not in kinds] == ["\t".join(row) for row in clean]
 
 
 @pytest.mark.parametrize("code", ["de", "fr", "hi"])
@@ -284,6 +356,10 @@ def evaluation_sentences(path, code) -> set[str]:
         contexts += [question.context for question in tydiqa.of_language(every, code, "")]
     for context in contexts:
         found |= sentences_of(context)
+    for own in WMT_TASKS if code == "en" else {code} & set(WMT_TASKS):
+        module = WMT_TASKS[own]
+        for read in (module.read_test, module.read_dev):
+            found |= set(newstest(path, own, read)[0 if code == "en" else 1])
     if code in ("de", "fr", "ru", "zh"):
         found |= set(bucc.read_piles(path(f"bucc2018/{code}-en.training-gold"), "test", code, {}).foreign.values())
     return found
@@ -294,8 +370,11 @@ def pawsx_codes():
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_no_evaluation_sentence_is_said_in_training(built, path, code):
+def test_no_evaluation_sentence_is_said_in_training(built, path, tmp_path, code):
     training = set()
+    for own in WMT_TASKS if code == "en" else {code} & set(WMT_TASKS):
+        at = sorted((own, "en")).index(code)
+        training |= {part for row in wmt_rows(path, tmp_path, own)[1] for part in sentences_of(row[at])}
     for name in {"zh": ["zh-Hans", "zh-Hant"]}.get(code, [code]):
         training |= sentences_of(lzma.decompress(path(f"cc-100/{name}").read_bytes()).decode())
     for archive in built.glob("object.pouta.csc.fi/**/*.zip"):

@@ -41,6 +41,7 @@ KEYS = (
     "alignment",
     "dirt",
 )
+OPTIONAL_KEYS = ("translation",)
 SPLITS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
 UPSTREAM_LABEL = {"contradiction": "contradictory"}  # as XNLI-MT spells it
@@ -55,6 +56,10 @@ ALIGNED_FOLDERS = {"de": "de-en", "fr": "en-fr", "hi": "en-hi", "ro": "ro-en"}
 CONLL_2002 = {"es": "esp", "nl": "ned"}
 FILE_OF = {"train": "train", "dev": "testa", "test": "testb"}  # of CoNLL's splits
 ZIP_MEMBERS = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # of its English part
+WMT_MEMBERS = {"wmt14-nc-v9": "training/news-commentary-v9"}  # before .<language>-en.<side>
+TRANSLATED = ("de", "fr")  # of the languages of WMT
+NEWSTEST = {"test": 2014, "dev": 2013}
+OLDER_DEV = {"fr": 2012}  # the first half of the dev set
 FUNCTION_UPOS = ("ADP", "AUX", "DET", "PART")  # linked possibly, not surely, as annotators differ on them
 
 
@@ -244,17 +249,23 @@ class Generator:
     def bitext(self) -> None:
         for code, corpora in self.settings["bitext"].items():
             first, second = sorted((code, "en"))
-            say_first, say_second = self.speakers[first].sentence, self.speakers[second].sentence
-            leaks = [(say_first(event), say_second(event)) for event in self.leaking_events(code, "en")]
             shares = [self.settings["pairs"] // len(corpora)] * len(corpora)
             for corpus, n in zip(corpora, shares, strict=True):
                 rng = self.rng("bitext", code, corpus)
-                events = self.fresh_events(rng, n, held_out=False)
-                pairs = [(say_first(event), say_second(event)) for event in events]
-                others = [other for other in self.codes if other not in (first, second)]
-                foreign = [self.speakers[rng.choice(others)].sentence(e) for e in events if e.object and e.place][:200]
-                rows, kinds = dirty_pairs(pairs, rng, self.settings["dirt"], foreign, leaks)
+                rows, kinds = self.dirty_bitext(code, self.fresh_events(rng, n, held_out=False), rng)
                 self.write_bitext(corpus, f"{first}-{second}", rows, kinds)
+
+    def dirty_bitext(
+        self, code: str, events: list[Event], rng: random.Random
+    ) -> tuple[list[tuple[str, str]], list[str]]:
+        """Pairs of a language and English in alphabetical order, and the kind of dirt of each."""
+        first, second = sorted((code, "en"))
+        say_first, say_second = self.speakers[first].sentence, self.speakers[second].sentence
+        leaks = [(say_first(event), say_second(event)) for event in self.leaking_events(code, "en")]
+        pairs = [(say_first(event), say_second(event)) for event in events]
+        others = [other for other in self.codes if other not in (first, second)]
+        foreign = [self.speakers[rng.choice(others)].sentence(e) for e in events if e.object and e.place][:200]
+        return dirty_pairs(pairs, rng, self.settings["dirt"], foreign, leaks)
 
     def write_bitext(self, corpus: str, pair: str, rows: list[tuple[str, str]], kinds: list[str]) -> None:
         dataset = f"iitb/{pair}" if corpus == "IITB" else f"opus/{corpus}/{pair}"
@@ -267,7 +278,10 @@ class Generator:
         else:
             members = {f"{corpus}.{pair}.{code}": text for code, text in sides.items()}
             formats.write_zip(path, {**members, "README": "Generated mini-world text.\n"})
-        name = f"{path.relative_to(self.out).as_posix()}#{next(iter(members))}"
+        self.list_dirt(path, next(iter(members)), kinds)
+
+    def list_dirt(self, archive: Path, member: str, kinds: list[str]) -> None:
+        name = f"{archive.relative_to(self.out).as_posix()}#{member}"
         self.dirt += [(name, i + 1, kind) for i, kind in enumerate(kinds) if kind]
 
     # ---- evaluation sets that came later: drawn after everything above, which they leave as it was ----
@@ -482,6 +496,38 @@ class Generator:
         if members:
             formats.write_tgz(self.path("alignment/test-sets"), members)
 
+    def translation(self) -> None:
+        """WMT's training archives, each of several pairs, and its test sets of the same pairs."""
+        sizes = self.settings["translation"]
+        codes = [code for code in TRANSLATED if code in self.codes]
+        for corpus in sizes["corpora"]:
+            members = {}
+            for code in codes:
+                if code not in self.covered(corpus):
+                    continue
+                rng = self.rng("wmt", corpus, code)
+                events = self.fresh_events(rng, sizes["train"] // len(sizes["corpora"]), held_out=False)
+                rows, kinds = self.dirty_bitext(code, events, rng)
+                names = [f"{WMT_MEMBERS[corpus]}.{code}-en.{side}" for side in sorted((code, "en"))]
+                members |= {name: "".join(row[i] + "\n" for row in rows) for i, name in enumerate(names)}
+                self.list_dirt(self.path(corpus), names[0], kinds)
+            if members:
+                formats.write_tgz(self.path(corpus), members)
+        for code in codes:
+            for side in ("en", code):  # also of what never asked whether it was new: the archives hold leaks of it
+                self.said[side].update(map(self.speakers[side].sentence, self.test_events[side]))
+            for split, year in NEWSTEST.items():
+                self.newstest(year, code, sizes[split])
+            if code in OLDER_DEV:
+                self.newstest(OLDER_DEV[code], code, max(1, sizes["dev"] // 2))
+
+    def newstest(self, year: int, code: str, n: int) -> None:
+        rng, l3 = self.rng("newstest", year, code), self.languages[code].tatoeba
+        events = self.unsaid(["en", code], n, lambda: Storyteller(self.world, rng, 0.0).event(held_out=True))
+        for side, suffix in (("en", "eng"), (code, l3)):
+            lines = map(self.speakers[side].sentence, events)
+            formats.write_lines(self.path(f"newstest/{year}.eng-{l3}.{suffix}"), lines)
+
     def write_lists(self) -> None:
         rows = "".join(f"{name}\t{line}\t{kind}\n" for name, line, kind in sorted(self.dirt))
         write_text(self.out / "gold" / "dirt.tsv", "file\tline\tkind\n" + rows)
@@ -524,9 +570,13 @@ def read_settings(scale_path: Path) -> dict:
     for key in KEYS:
         if key not in settings:
             raise UserError(f"{scale_path}: key world.{key} is missing")
-    unknown = sorted(set(settings) - set(KEYS))
+    unknown = sorted(set(settings) - {*KEYS, *OPTIONAL_KEYS})
     if unknown:
-        raise UserError(f"{scale_path}: unknown key world.{unknown[0]}; known: {', '.join(KEYS)}")
+        raise UserError(f"{scale_path}: unknown key world.{unknown[0]}; known: {', '.join((*KEYS, *OPTIONAL_KEYS))}")
+    for corpus in settings.get("translation", {}).get("corpora", ()):
+        if corpus not in WMT_MEMBERS:
+            known = ", ".join(WMT_MEMBERS)
+            raise UserError(f"{scale_path}: world.translation.corpora: `{corpus}` is not written here; known: {known}")
     for code in [*settings["languages"], *settings["bitext"]]:
         if code not in PROFILES:
             raise UserError(f"{scale_path}: world.languages: no stand-in for `{code}`; known: {', '.join(PROFILES)}")
@@ -550,6 +600,8 @@ def build_world(settings: dict, datasets_path: Path, out: Path) -> None:
     generator.tydiqa()
     generator.mining()
     generator.alignments()
+    if "translation" in settings:
+        generator.translation()
     generator.write_lists()
 
 
