@@ -57,6 +57,7 @@ class ModelConfig:
     token_types: int = 0  # 2 in mBERT: which side of a pair a token is on
     languages: int = 0  # 15 in XLM: a vector per language, added to every token
     relative_bias: RelativeBias | None = None
+    admin: bool = False  # residuals of learned size, set before training: for very deep models (engine/admin.py)
 
     def __post_init__(self):
         if self.width % self.heads:
@@ -81,23 +82,36 @@ class SelfAttention(nn.Module):
         return self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))
 
 
+class ResidualNorm(nn.LayerNorm):
+    """LN(x + f), as every sublayer ends; with Admin LN(x * omega + f), omega = 1 until engine/admin.py sets it."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config.width, eps=config.layer_norm_eps)
+        self.residual = nn.Parameter(torch.ones(config.width)) if config.admin else None
+
+    def forward(self, x_BTD: Tensor, f_BTD: Tensor) -> Tensor:
+        if self.residual is not None:
+            x_BTD = x_BTD * self.residual
+        return super().forward(x_BTD + f_BTD)
+
+
 class Block(nn.Module):
     """x <- LN(x + SelfAttention(x)); x <- LN(x + FFN(x))."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.attention = SelfAttention(config)
-        self.attention_norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
+        self.attention_norm = ResidualNorm(config)
         self.up = nn.Linear(config.width, config.ffn)
         self.down = nn.Linear(config.ffn, config.width)
-        self.ffn_norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
+        self.ffn_norm = ResidualNorm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def self_attend(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
-        return self.attention_norm(x_BTD + self.dropout(self.attention(x_BTD, mask, distance_bias)))
+        return self.attention_norm(x_BTD, self.dropout(self.attention(x_BTD, mask, distance_bias)))
 
     def feed_forward(self, x_BTD: Tensor) -> Tensor:
-        return self.ffn_norm(x_BTD + self.dropout(self.down(F.gelu(self.up(x_BTD)))))
+        return self.ffn_norm(x_BTD, self.dropout(self.down(F.gelu(self.up(x_BTD)))))
 
     def forward(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
         return self.feed_forward(self.self_attend(x_BTD, mask, distance_bias))
@@ -113,7 +127,7 @@ class CrossAttention(nn.Module):
         self.query = nn.Linear(config.width, config.width)
         self.key_value = nn.Linear(config.width, 2 * config.width)
         self.output = nn.Linear(config.width, config.width)
-        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_eps)
+        self.norm = ResidualNorm(config)
         self.dropout = nn.Dropout(config.dropout)
         initialise(self, config.init_std)
 
@@ -123,7 +137,7 @@ class CrossAttention(nn.Module):
         k, v = self.key_value(memory_BSD).view(B, -1, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
         dropout = self.attention_dropout if self.training else 0.0
         mixed_BHTK = attend(q_BHTK, k, v, mask, dropout)
-        return self.norm(x_BTD + self.dropout(self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))))
+        return self.norm(x_BTD, self.dropout(self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))))
 
 
 def decode(
