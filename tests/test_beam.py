@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.assembly import Seq2Seq
-from engine.beam import NEVER_SAID, beam_search, next_scores, start_past, translate_rows
+from engine.beam import NEVER_SAID, Hypothesis, beam_search, best_of, next_scores, start_past, translate_rows
 from engine.model import ModelConfig, RelativeBias
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS
@@ -17,8 +17,12 @@ from errors import UserError
 def seq2seq(vocabulary: int, seed: int = 0, std: float = 0.5, **changes) -> Seq2Seq:
     torch.manual_seed(seed)
     model = Seq2Seq(ModelConfig(2, 16, 2, 32, 30, vocabulary, init_std=std, **changes), 2)
+    rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():  # sharper than a new model is, so that searches differ
-        model.mlm_head.bias.normal_(generator=torch.Generator().manual_seed(seed))
+        model.mlm_head.bias.normal_(generator=rng)
+        for name, weight in model.named_parameters():
+            if name.endswith(".residual"):
+                weight.uniform_(0.5, 2.0, generator=rng)
     return model.eval()
 
 
@@ -29,23 +33,51 @@ def sources(count: int, vocabulary: int, seed: int = 1) -> list[list[int]]:
 
 
 @torch.no_grad()
-def whole_scores(model: Seq2Seq, source: list[int], target: list[int]) -> torch.Tensor:
-    """(T + 1, V) log-probabilities after each prefix, by the decoder over the whole target."""
-    memory, real = torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)
-    states = model(memory, real, torch.tensor([[EOS, *target]]))
-    scores = F.log_softmax(model.logits(states[0]).float(), -1)
-    scores[:, [*NEVER_SAID, scores.shape[1] - 1]] = -torch.inf
+def whole_scores(model: Seq2Seq, source: list[int], targets: list[list[int]]) -> torch.Tensor:
+    """(targets, T + 1, V) log-probabilities after each prefix of targets of one length, each decoded whole."""
+    read = torch.tensor([[EOS, *target] for target in targets])
+    memory = torch.tensor([source]).expand(len(read), -1)
+    scores = F.log_softmax(model.logits(model(memory, torch.ones_like(memory).bool(), read)).float(), -1)
+    scores[..., [*NEVER_SAID, scores.shape[-1] - 1]] = -torch.inf
     return scores
 
 
 def greedy(model: Seq2Seq, source: list[int], limit: int) -> list[int]:
     said: list[int] = []
     while len(said) < limit:
-        best = int(whole_scores(model, source, said)[-1].argmax())
+        best = int(whole_scores(model, source, [said])[0, -1].argmax())
         if best == EOS:
             break
         said.append(best)
     return said
+
+
+def searched(model: Seq2Seq, source: list[int], limit: int, beam: int, penalty: float) -> list[Hypothesis]:
+    """The search from its description alone: one sentence, nothing kept, each hypothesis decoded whole."""
+    alive, finished = [(0.0, [])], []
+    while alive and len(finished) < beam:
+        continuations = []
+        following = whole_scores(model, source, [said for _, said in alive])[:, -1].tolist()
+        for (total, said), scores in zip(alive, following, strict=True):
+            allowed = [EOS] if len(said) == limit else range(len(scores))
+            continuations += [(total + scores[token], [*said, token]) for token in allowed]
+        best = sorted((one for one in continuations if one[0] > -torch.inf), key=lambda one: -one[0])[: 2 * beam]
+        finished += [Hypothesis(y[:-1], score / len(y) ** penalty) for score, y in best[:beam] if y[-1] == EOS]
+        alive = [(score, y) for score, y in best if y[-1] != EOS][:beam]
+    return sorted(finished, key=lambda one: -one.score)
+
+
+@pytest.mark.parametrize("admin", [False, True])
+@pytest.mark.parametrize(("beam", "penalty"), [(1, 1.0), (2, 0.0), (3, 1.0), (5, 0.6)])
+def test_the_search_is_the_one_described(beam, penalty, admin):
+    model = seq2seq(30, 6, admin=admin).double()
+    rows = sources(10, 30, 6)
+    limits = [1, 2, 4, 6, 8, 0, 8, 8, 8, 8]
+    found = beam_search(model, *pad(rows), limits, beam, penalty)
+    for row, limit, own in zip(rows, limits, found, strict=True):
+        expected = searched(model, row, limit, beam, penalty)
+        assert [one.tokens for one in own] == [one.tokens for one in expected]
+        assert [one.score for one in own] == pytest.approx([one.score for one in expected], abs=1e-5)
 
 
 def test_what_is_kept_changes_no_score():
@@ -57,7 +89,7 @@ def test_what_is_kept_changes_no_score():
     for t in range(8):
         stepwise = next_scores(model, last, past)
         for row in range(6):
-            whole = whole_scores(model, rows[row], targets[row, :t].tolist())[-1]
+            whole = whole_scores(model, rows[row], [targets[row, :t].tolist()])[0, -1]
             assert torch.allclose(stepwise[row], whole, atol=1e-5)
         if t < 7:
             last = targets[:, t]
@@ -84,10 +116,10 @@ def test_a_wide_beam_is_the_exhaustive_search(seed, penalty):
     for row, own in zip(rows, found, strict=True):
         every = []
         for length in range(limit + 1):
-            for said in itertools.product(sayable, repeat=length):
-                scores = whole_scores(model, row, list(said))
-                total = sum(float(scores[i, token]) for i, token in enumerate([*said, EOS]))
-                every.append((total / (length + 1) ** penalty, list(said)))
+            all_said = [list(said) for said in itertools.product(sayable, repeat=length)]
+            for said, scores in zip(all_said, whole_scores(model, row, all_said).tolist(), strict=True):
+                total = sum(scores[i][token] for i, token in enumerate([*said, EOS]))
+                every.append((total / (length + 1) ** penalty, said))
         every.sort(key=lambda one: -one[0])
         for hypothesis, (score, said) in zip(own[:20], every[:20], strict=True):
             assert hypothesis.score == pytest.approx(score, abs=1e-4)
@@ -101,6 +133,51 @@ def test_the_batch_changes_no_translation():
     alone, few, many = (translate_rows(model, rows, beam=4, batch_rows=size) for size in (1, 7, 40))
     assert alone == few == many
     assert len({tuple(one) for one in alone}) > 10
+
+
+def test_a_sentence_does_not_notice_one_of_another_length():
+    model = seq2seq(50, 3).double()
+    rng = torch.Generator().manual_seed(4)
+    rows = [[BOS, *torch.randint(4, 49, (n,), generator=rng).tolist(), EOS] for n in (1, 25, 2, 26, 0)]
+    limits = [12, 27, 1, 3, 20]
+    together = beam_search(model, *pad(rows), limits, 4, 1.0)
+    for row, limit, own in zip(rows, limits, together, strict=True):
+        [alone] = beam_search(model, *pad([row]), [limit], 4, 1.0)
+        assert [one.tokens for one in own] == [one.tokens for one in alone]
+        assert [one.score for one in own] == pytest.approx([one.score for one in alone], abs=1e-5)
+
+
+def test_equal_scores_are_taken_in_their_order():
+    """A network that knows nothing says every token with one probability: only the order of equals decides."""
+    model = seq2seq(300, 1)
+    with torch.no_grad():
+        for weight in model.mlm_head.parameters():
+            weight.zero_()
+    rows = sources(9, 300)
+    for beam, expected in ((1, [[]]), (3, [[], [3], [3, 3]]), (5, [[], [3], [3, 3], [3, 3, 3], [3, 3, 3, 3]])):
+        found = beam_search(model, *pad(rows), [6] * 9, beam, penalty=0.0)
+        assert [[one.tokens for one in own] for own in found] == [expected] * 9
+    assert translate_rows(model, rows, beam=5, batch_rows=1) == translate_rows(model, rows, beam=5, batch_rows=9)
+
+
+def test_the_best_places_are_those_of_a_stable_sort():
+    rng = torch.Generator().manual_seed(1)
+    scores = torch.randint(-4, 1, (50, 200), generator=rng).float()  # many of them equal
+    scores[10:20] = torch.randn(10, 200, generator=rng)
+    scores[20:30, 5:] = -torch.inf
+    values, places = best_of(scores, 10)
+    expected, order = scores.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(values, expected[:, :10])
+    said = expected[:, :10] > -torch.inf
+    assert torch.equal(places[said], order[:, :10][said])
+
+
+def test_a_beam_wider_than_the_vocabulary():
+    model = seq2seq(8, 2).double()  # 4 tokens to say
+    rows = sources(4, 8)
+    for row, own in zip(rows, beam_search(model, *pad(rows), [1] * 4, 50, 1.0), strict=True):
+        assert sorted(one.tokens for one in own) == [[], [3], [4], [5], [6]]
+        assert [one.tokens for one in own] == [one.tokens for one in searched(model, row, 1, 50, 1.0)]
 
 
 def test_no_translation_is_longer_than_its_limit_and_all_end():
@@ -126,7 +203,8 @@ def test_hypotheses_come_best_first_and_a_wide_beam_finds_no_worse():
         assert many[0].score >= one[0].score - 1e-6
 
 
-def test_distances_are_refused():
-    model = seq2seq(20, relative_bias=RelativeBias())
-    with pytest.raises(UserError, match=r"model\.relative_bias"):
+@pytest.mark.parametrize("part", [{"relative_bias": RelativeBias()}, {"languages": 2}])
+def test_what_a_search_cannot_tell_the_model_is_refused(part):
+    model = seq2seq(20, **part)
+    with pytest.raises(UserError, match=rf"model\.{next(iter(part))}"):
         beam_search(model, *pad(sources(2, 20)), [3, 3], 2, 1.0)
