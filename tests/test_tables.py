@@ -607,8 +607,8 @@ def test_tasks_that_nothing_evaluates_are_named_once(repository, scores):
 
 def test_the_tables_of_every_task_ask_for_the_same_runs_and_settings(repository):
     """Beside the scores of one job stand those of all: no table of this project's own trains a run for itself alone.
-    An aligner is not trained, and has one task."""
-    items = [path.stem for path in (repository / "config/tables/parallax").glob("*.yaml")]
+    An aligner is not trained, and has one task. Translation has models of its own."""
+    items = [path.stem for path in (repository / "config/tables/parallax").glob("*.yaml") if path.stem != "translation"]
     assert {"tasks-understanding", "tasks-tagging", "tasks-answering", "tasks-retrieval", "gaps", "xtreme"} <= set(
         items
     )
@@ -756,6 +756,148 @@ def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository
     assert text.count(r"\multicolumn{10}{c}{F1}") == text.count(r"\multicolumn{10}{c}{EM}") == 4  # and when continued
 
 
+# --- translation: the updates until a row is where another ends ------------------------------------------------------
+
+BASE = "transformer-xbig"
+GROUPS = {"random-init": (BASE,), "pretrained-init": ("xlm-r-large", "mbart", "veco-large", "veco-large-first-6")}
+Curve = Sequence[float]
+
+
+def write_curves(root: Path, run: str, curves: dict[int, Curve], language: str = "de") -> None:
+    """Validation at every 100 updates, and as many points on the test part at the end, for each seed."""
+    setting = next(name for name, runs in GROUPS.items() if run in runs)
+    for seed, curve in curves.items():
+        entries = [made_up.entry(language, curve[-1] + 1, metric, 0.0) for metric in ("sacrebleu", "bleu", "chrf")]
+        entries += [
+            made_up.entry(language, value, "sacrebleu-by-update", None) | {"update": 100 * i, "epoch": i / 4}
+            for i, value in enumerate(curve, start=1)
+        ]
+        made_up.write_score(root, run, f"wmt14-en-{language}", setting, seed, entries)
+
+
+def translation(repository: Path, scores: Path, **changes: object) -> Context:
+    return dataclasses.replace(
+        made_up.make_context(repository, scores),
+        runs=frozenset(run for runs in GROUPS.values() for run in runs),
+        tasks={task: frozenset(GROUPS) for task in ("wmt14-en-de", "wmt14-en-fr")},
+        expected=lambda _: sorted(scores.glob("*/*/*/*.json")),
+        **changes,
+    )
+
+
+def updates(repository: Path, scores: Path, language: str = "de") -> dict[str, Cell]:
+    """Run -> its cell of the column that counts updates."""
+    table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
+    at = next(i for i, c in enumerate(table.columns) if c.reaches and c.language == language)
+    return {row.run: row.cells[at] for row in table.rows}
+
+
+def test_updates_are_counted_to_where_the_other_run_ends_on_average(repository, scores):
+    write_curves(scores, BASE, {1: (5.0, 12.0, 10.0), 2: (4.0, 8.0, 12.0)})  # 11 on average; 12 was not the end
+    write_curves(scores, "veco-large", {1: (6.0, 11.0, 13.0), 2: (11.5, 9.0, 14.0)})
+    write_curves(scores, "mbart", {1: (3.0, 10.99, 11.0), 2: (1.0, 2.0, 30.0)})
+    cells = updates(repository, scores)
+    assert cells["veco-large"].values == {1: 200.0, 2: 100.0}
+    assert cells["veco-large"].summary == Summary(150.0, pytest.approx(5000**0.5), 2)
+    assert cells["mbart"].values == {1: 300.0, 2: 300.0}
+    assert cells[BASE].values == {1: 200.0, 2: 300.0}  # itself: the mean of its ends may come earlier or never
+    assert cells["veco-large"].best and not cells["mbart"].best
+    assert cells["xlm-r-large"].reason == "no score file found; its jobs have not run"
+    table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
+    text = make_table.render_latex(table)
+    assert r"$\mathbf{150}_{\pm71}$" in text and r"$300_{\pm0}$" in text
+    assert (
+        "En-De updates: the first snapshot that scores at least 11.0 on validation data, where transformer-xbig" in text
+    )
+    assert r"ends on average over seeds; \textgreater{}N: no seed gets there in N updates." in text
+    assert "| 150 ± 71 (2) |" in make_table.render_markdown(table)
+    rows = [row for row in csv.DictReader(make_table.render_csv(table).splitlines()) if row["reaches"]]
+    assert {row["run"]: row["mean"] for row in rows if row["language"] == "de"}["veco-large"] == "150.0000"
+    assert {row["reaches"] for row in rows} == {BASE} and {row["chance"] for row in rows} == {""}
+
+
+def test_pre_training_may_come_to_nothing(repository, scores):
+    """The column can say that the pre-trained model is later, or never there, and then it is not bold."""
+    write_curves(scores, BASE, {1: (5.0, 11.0, 11.0), 2: (4.0, 11.0, 11.0)})
+    write_curves(scores, "veco-large", {1: (6.0, 7.0, 11.0), 2: (6.0, 8.0, 12.0)})
+    write_curves(scores, "mbart", {1: (6.0, 7.0, 10.9), 2: (6.0, 8.0, 9.0)})
+    cells = updates(repository, scores)
+    assert cells[BASE].summary.mean == 200.0 < cells["veco-large"].summary.mean == 300.0
+    assert (cells["mbart"].summary, cells["mbart"].beyond) == (None, 300)
+    assert cells["mbart"].reason == "no seed reaches 11.0 in 300 updates"
+    assert not any(cell.best for cell in cells.values())
+    table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
+    assert "$>300$" in make_table.render_latex(table)
+    assert "| >300 |" in make_table.render_markdown(table)
+    [row] = [
+        row
+        for row in csv.DictReader(make_table.render_csv(table).splitlines())
+        if (row["run"], row["reaches"], row["language"]) == ("mbart", BASE, "de")
+    ]
+    assert (row["mean"], row["n"], row["reason"]) == ("", "", cells["mbart"].reason)
+
+
+def test_where_some_seeds_never_get_there_a_mean_would_flatter(repository, scores):
+    write_curves(scores, BASE, {seed: (5.0, 11.0) for seed in (1, 2, 3)})
+    write_curves(scores, "veco-large", {1: (12.0, 10.0), 2: (6.0, 10.0), 3: (6.0, 11.0)})
+    cell = updates(repository, scores)["veco-large"]
+    assert (cell.summary, cell.beyond) == (None, None)
+    words = "11.0 is reached by 2 of 3 seeds, after 100, 200 updates; by the others not in 200"
+    assert cell.reason == words
+    table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
+    text, markdown = make_table.render_latex(table), make_table.render_markdown(table)
+    [letter] = re.findall(rf"\\textsuperscript\{{(\w)\}} {words}\.", text)
+    assert rf"--\textsuperscript{{{letter}}}" in text
+    assert re.search(rf"\| --<sup>(\w)</sup> \|(.|\n)*<sup>\1</sup> {words}\.", markdown)
+
+
+def test_without_the_other_run_nothing_can_be_reached(repository, scores):
+    write_curves(scores, "veco-large", {1: (6.0, 11.0)})
+    cells = updates(repository, scores)
+    assert cells["veco-large"].reason == f"{BASE} has no score that could be reached"
+    assert cells[BASE].reason == "no score file found; its jobs have not run"
+    text = make_table.render_latex(build(spec_of(repository, "parallax/translation"), translation(repository, scores)))
+    assert "En-De updates: the first snapshot that scores at least as much on validation data, where trans" in text
+
+
+def test_each_language_has_an_end_of_its_own(repository, scores):
+    for language, gain in (("de", 0.0), ("fr", 10.0)):
+        write_curves(scores, BASE, {1: (5.0 + gain, 11.0 + gain)}, language)
+        write_curves(scores, "veco-large", {1: (12.0, 15.0)}, language)
+    assert updates(repository, scores)["veco-large"].values == {1: 100.0}
+    assert updates(repository, scores, "fr")["veco-large"].beyond == 200
+
+
+def test_the_curves_ask_for_no_model_that_the_tables_do_not_have(repository):
+    config = plan.load_config(repository, {"scale": "mini", "runs": "all"})
+    of = {item: set(plan.needs(config, spec)) for item, spec in config.specs.items() if "wmt14-en-de" in str(spec)}
+    assert set(of) == {"parallax/translation", "veco/table-03", "veco/table-04", "veco/figure-04"}
+    assert of["veco/figure-04"] <= of["parallax/translation"] & of["veco/table-03"] & of["veco/table-04"]
+    base = plan.canonical_run(config, BASE, "wmt14-en-fr")
+    assert (base, "wmt14-en-fr", "random-init") in of["parallax/translation"]
+
+
+def test_columns_of_one_language_are_named_by_their_titles_alone(repository, scores):
+    write_curves(scores, BASE, {1: (5.0, 11.0)})
+    context = translation(repository, scores)
+    for item, lines in (
+        (
+            "veco/table-03",
+            [r"Model & \multicolumn{1}{l}{En-Fr BLEU} & \multicolumn{1}{l}{En-Fr sacreBLEU} & \multicolumn{1}{l}{En-"],
+        ),
+        ("veco/table-04", ["Model & Run & published & Parallax & published & Parallax"]),
+        (
+            "parallax/translation",
+            [r"\multicolumn{1}{l}{En-De updates $\downarrow$} &", r"Model & Run & \multicolumn{1}{l}{En-De sacreBLEU}"],
+        ),
+    ):
+        text = make_table.render_latex(build(spec_of(repository, item), context))
+        assert all(line in text for line in lines), item
+    assert r"Transformer xBig (24 + 6) & 42.8 & 40.3 & 28.6 & 27.7 \\" in make_table.render_latex(
+        build(spec_of(repository, "veco/table-03"), context)
+    )
+
+
 # --- formats, bytes, errors -----------------------------------------------------------------------------------------
 
 
@@ -875,6 +1017,15 @@ def test_latex_specials_are_escaped_and_other_scripts_refused():
         ({"columns": [XNLI | {"direction": "de-en"}]}, "columns entry 1, key 'direction': 'de-en' is none of"),
         ({"columns": [XNLI | {"languages": ["de", "fr"], "show": [GAP]}]}, "'gap' needs 'en' among the languages"),
         ({"columns": [XNLI | {"metric": "error-rate", "show": [GAP]}]}, "of metrics where more is better"),
+        ({"columns": [XNLI | {"reaches": "xlm-r"}]}, "'reaches': is for one language and a metric by update"),
+        (
+            {"columns": [XNLI | {"metric": "sacrebleu-by-update", "reaches": "xlm-r"}]},
+            "'reaches': is for one language and a metric by update",
+        ),
+        (
+            {"columns": [XNLI | {"metric": "sacrebleu-by-update", "languages": ["de"], "reaches": "xlm-e-base"}]},
+            "columns entry 1, key 'reaches': no row has run xlm-e-base; add one",
+        ),
         ({"averages": [{"heading": "A"}]}, "averages entry 1: needs one of 'xtreme'"),
         ({"averages": [{"heading": "A", "tasks": ["xnli"], "of": "en"}]}, "key 'of': 'en' is neither"),
         ({"averages": [{"heading": "A", "tasks": ["mlqa"]}]}, "key 'tasks': no column of mlqa"),

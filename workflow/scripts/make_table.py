@@ -45,25 +45,27 @@ OURS_ONLY = "Parallax only: the paper has no such row"
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
 
 
-def number(value: float) -> str:
-    """One decimal, aligned on the point in a left-aligned column."""
+def number(value: float, decimals: int = 1) -> str:
+    """One decimal, aligned on the point in a left-aligned column; or a whole number."""
+    if decimals == 0:
+        return f"{value:.0f}"
     text = f"{abs(value):.1f}"
     if value < 0 and text != "0.0":
         return f"{{-}}{text}"
     return rf"\phantom{{0}}{text}" if value < 9.95 else text
 
 
-def reproduced_cell(cell: Cell, with_n: bool) -> str:
+def reproduced_cell(cell: Cell, with_n: bool, decimals: int = 1) -> str:
     """`$61.3_{\\pm0.4}$`, in side-by-side tables `$61.3 \\pm 0.4$ (3)`; `--` where there is no score."""
     if cell.summary is None:
-        return MISSING
-    mean = number(cell.summary.mean)
+        return MISSING if cell.beyond is None else f"$>{cell.beyond}$"
+    mean = number(cell.summary.mean, decimals)
     mean = rf"\mathbf{{{mean}}}" if cell.best else mean
     star = r"^{\ast}" if cell.partial else ""
     if with_n:
-        deviation = "" if cell.summary.std is None else rf" \pm {cell.summary.std:.1f}"
+        deviation = "" if cell.summary.std is None else rf" \pm {cell.summary.std:.{decimals}f}"
         return f"${mean}{star}{deviation}$ ({cell.summary.n})"
-    deviation = "" if cell.summary.std is None else rf"_{{\pm{cell.summary.std:.1f}}}"
+    deviation = "" if cell.summary.std is None else rf"_{{\pm{cell.summary.std:.{decimals}f}}}"
     return f"${mean}{star}{deviation}$"
 
 
@@ -84,6 +86,13 @@ class Notes:
 
     def mark(self, text: str) -> str:
         return rf"\textsuperscript{{{self.letter(text)}}}"
+
+
+def reproduced_cells(row: Row, table: Table, with_n: bool, notes: Notes) -> list[str]:
+    return [
+        reproduced_cell(cell, with_n, column.decimals) + (notes.mark(f"{cell.reason}.") if cell.told else "")
+        for cell, column in zip(row.cells, table.columns, strict=True)
+    ]
 
 
 SELECTED_ON = {
@@ -191,6 +200,11 @@ def only_averages(spans: list[list[Column]]) -> bool:
     )
 
 
+def only_one_language(spans: list[list[Column]]) -> bool:
+    """Does every title stand for one column, of the one language that its task has here?"""
+    return all(len(span) == 1 and span[0].languages == (span[0].language,) for span in spans)
+
+
 def title_row(spans: list[list[Column]], parts: int, before: int, alone: bool) -> tuple[str, str]:
     """Titles over their columns, each `parts` wide, with a rule below; `before` columns on the left have none.
     `alone`: no heading stands below them that could say where less is better."""
@@ -214,7 +228,7 @@ def lines_layout(table: Table, notes: Notes, titled: bool) -> tuple[str, str, li
     width = len(table.columns) + 1
     spans = spans_of(table.columns)
     header = " & ".join(["Model", *(heading(column) for column in table.columns)]) + r" \\"
-    if titled and only_averages(spans):
+    if titled and (only_averages(spans) or only_one_language(spans)):
         header = "Model" + title_row(spans, 1, 1, alone=True)[0]
     elif titled:
         header = "\n".join(["".join(title_row(spans, 1, 1, alone=False)), header])
@@ -234,7 +248,7 @@ def lines_layout(table: Table, notes: Notes, titled: bool) -> tuple[str, str, li
                 run = run_label(row, notes, table) + seeds_label(row)
                 run = rf"\quad {run}" if row.model is not None else f"{model_label(row, notes)} ({run})"
                 shade = r"\rowcolor{black!8}" if row.seeds else r"\rowcolor{black!3}"
-                cells = [reproduced_cell(cell, with_n=False) for cell in row.cells]
+                cells = reproduced_cells(row, table, False, notes)
                 body.append(shade + " & ".join([run, *cells]) + r" \\")
     if any(value is not None for value in table.chance):
         body.append(r"\midrule")
@@ -250,12 +264,15 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
     columns = table.columns
     width = 2 + parts * len(columns)
     spans = spans_of(columns)
-    alone = parts == 2 and only_averages(spans)
+    alone = only_one_language(spans) or (parts == 2 and only_averages(spans))
     second = ["Model", "Run"]
     for column in columns:
         own = "" if alone else heading(column)
         second += [f"{own} published".strip(), f"{own} Parallax".strip()] if parts == 2 else [own]
-    header = "".join(title_row(spans, parts, 2, alone)) + "\n" + " & ".join(second) + r" \\"
+    if alone and parts == 1:
+        header = "Model & Run" + title_row(spans, parts, 1, alone)[0]
+    else:
+        header = "".join(title_row(spans, parts, 2, alone)) + "\n" + " & ".join(second) + r" \\"
     body = []
     for position, group in enumerate(table.groups):
         if position:
@@ -268,9 +285,9 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
                 body.append(rf"\multicolumn{{{width}}}{{l}}{{\itshape {OURS_ONLY}}} \\*")
             run = run_label(row, notes, table) if row.run else MISSING
             line = [model_label(row, notes), run if parts == 2 else run + seeds_label(row)]
-            for cell in row.cells:
+            for cell, shown in zip(row.cells, reproduced_cells(row, table, parts == 2, notes), strict=True):
                 line += [published_cell(cell)] if parts == 2 else []
-                line.append(reproduced_cell(cell, with_n=parts == 2))
+                line.append(shown)
             body.append(" & ".join(line) + r" \\")
     if any(value is not None for value in table.chance):
         line = ["Chance, at this scale", ""]
@@ -333,9 +350,23 @@ def meaning_notes(table: Table) -> list[str]:
         if column.direction:
             directions.setdefault(column.direction, {})[column.heading or column.task] = None
     notes += [f"{'; '.join(titles)}: {DIRECTION_WORDS[direction]}." for direction, titles in directions.items()]
+    notes += reach_words(table)
     if any(column.less_is_better for column in table.columns):
         notes.append("↓: less is better.")
     return [latex.escape(words) for words in notes]
+
+
+def reach_words(table: Table) -> list[str]:
+    return [
+        f"{column.heading}: the first snapshot that scores at least {level(column)} on validation data, where "
+        f"{column.reaches} ends on average over seeds; >N: no seed gets there in N updates."
+        for column in table.columns
+        if column.reaches
+    ]
+
+
+def level(column: Column) -> str:
+    return "as much" if column.target is None else f"{column.target:.1f}"
 
 
 DIRECTION_WORDS = {
@@ -445,7 +476,8 @@ def render_latex(table: Table) -> str:
 
 def any_missing(table: Table) -> bool:
     return any(
-        (row.run is not None and cell.summary is None) or (row.model is not None and cell.published is None)
+        (row.run is not None and cell.summary is None and cell.beyond is None)
+        or (row.model is not None and cell.published is None)
         for row in table.rows
         for cell in row.cells
     )
@@ -484,6 +516,7 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                         "chance": "" if chance is None else f"{chance:.4f}",
                         "averaged": " ".join(cell.partial or column.languages) if column.is_derived else "",
                         "direction": column.direction or "",
+                        "reaches": column.reaches or "",
                         "selection": row.selection.get((column.task, setting), "") if summary else "",
                         "reason": cell.reason or "",
                     }
@@ -500,12 +533,19 @@ def render_csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def plain(summary: Summary | None) -> str:
+def plain(summary: Summary | None, decimals: int = 1) -> str:
     """`61.3 ± 0.4 (3)`."""
     if summary is None:
         return MISSING
-    deviation = "" if summary.std is None else f" ± {summary.std:.1f}"
-    return f"{round(summary.mean, 1) + 0.0:.1f}{deviation} ({summary.n})"
+    deviation = "" if summary.std is None else f" ± {summary.std:.{decimals}f}"
+    return f"{round(summary.mean, decimals) + 0.0:.{decimals}f}{deviation} ({summary.n})"
+
+
+def plain_cell(cell: Cell, column: Column, notes: Notes) -> str:
+    if cell.beyond is not None:
+        return f">{cell.beyond}"
+    mark = f"<sup>{notes.letter(f'{cell.reason}.')}</sup>" if cell.told else ""
+    return plain(cell.summary, column.decimals) + ("*" if cell.partial else "") + mark
 
 
 def render_markdown(table: Table) -> str:
@@ -524,14 +564,14 @@ def render_markdown(table: Table) -> str:
             if row.model is not None:
                 lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
             if row.run is not None:
-                cells = [plain(cell.summary) + ("*" if cell.partial else "") for cell in row.cells]
+                cells = [plain_cell(cell, column, notes) for cell, column in zip(row.cells, table.columns, strict=True)]
                 marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in unusual_selections(row, table))
                 lines.append(line([row.label, f"`{row.canonical}`{marks}", *cells]))
                 starred |= {cell.partial for cell in row.cells if cell.partial}
     chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
     lines.append(line(["chance", "", *chance]))
     lines += [f"\n\\* mean over the languages of this scale: {', '.join(languages)}" for languages in sorted(starred)]
-    lines += [f"\n{text}" for text in [selection_words(table)] if text]
+    lines += [f"\n{text}" for text in [*reach_words(table), selection_words(table)] if text]
     lines += [f"\n<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
     return "\n".join(lines) + "\n"
 

@@ -8,14 +8,26 @@ import argparse
 import csv
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 from errors import UserError
-from scores import BOTH, ENGLISH, Key, Results, Summary, group_paths, load_parts, load_results, pooled_std, summarise
+from scores import (
+    BOTH,
+    BY_UPDATE,
+    ENGLISH,
+    Key,
+    Results,
+    Summary,
+    group_paths,
+    load_parts,
+    load_results,
+    pooled_std,
+    summarise,
+)
 
 AVERAGE = "avg"
 GAP = "gap"  # English minus the mean of the other languages
@@ -47,6 +59,7 @@ COLUMN_KEYS = {
     "languages",
     "published_languages",
     "direction",
+    "reaches",
     "average",
     "show",
     "heading",
@@ -74,7 +87,7 @@ class Context:
     world: bool  # the scale's data is generated
     runs: frozenset[str]  # names of config/runs that are trained here
     tasks: Mapping[str, frozenset[str]]  # task -> its settings
-    canonical: Callable[[str], str]  # run -> the run that stands for it at this scale (equal resolved content)
+    canonical: Callable[[str, str], str]  # run, task -> the run that stands for it at this scale (equal content)
     expected: Callable[[dict], Iterable[Path]]  # spec -> the score files that it asks for
     description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
@@ -101,6 +114,8 @@ class Column:
     published_language: str
     of_scale: bool = False
     direction: str | None = None  # of retrieval; None: the task's headline
+    reaches: str | None = None  # a run: the column counts the updates until a seed is where that run ends
+    target: float | None = None  # where it ends
     parts: tuple[tuple["Column", ...], ...] = ()  # of an average over tasks: for each task the columns that count
 
     @property
@@ -110,7 +125,13 @@ class Column:
 
     @property
     def less_is_better(self) -> bool:
-        return self.language == GAP or self.metric.removesuffix("-by-layer") in LESS_IS_BETTER
+        return (
+            self.language == GAP or self.reaches is not None or self.metric.removesuffix("-by-layer") in LESS_IS_BETTER
+        )
+
+    @property
+    def decimals(self) -> int:
+        return 1 if self.reaches is None else 0
 
 
 @dataclass
@@ -119,7 +140,9 @@ class Cell:
     values: dict[int, float] = field(default_factory=dict)  # seed -> reproduced number
     summary: Summary | None = None  # of them
     partial: tuple[str, ...] = ()  # an average or a gap over these languages only
+    beyond: int | None = None  # no number, but a bound: no seed got there in so many updates
     reason: str | None = None  # why there is no reproduced number
+    told: bool = False  # the reason is a result, which stands below the table
     best: bool = False
 
 
@@ -227,7 +250,16 @@ def load_spec(path: str | Path) -> dict:
                 raise UserError(f"{where} ({row['label']}): needs 'published', 'run' or both")
             if "published" in row and "published" not in spec:
                 raise UserError(f"{where} ({row['label']}): the spec names no file of published numbers")
+    for i, column in enumerate(spec["columns"], start=1):
+        if column.get("reaches") is not None and row_of(spec, column["reaches"]) is None:
+            raise UserError(f"{path}, columns entry {i}, key 'reaches': no row has run {column['reaches']}; add one")
     return spec
+
+
+def row_of(spec: dict, run: str) -> tuple[dict, dict] | None:
+    """The first group and row that a run has in a spec."""
+    found = ((group, row) for group in spec["groups"] for row in group["rows"] if row.get("run") == run)
+    return next(found, None)
 
 
 def check_column(where: str, column: dict) -> None:
@@ -244,6 +276,8 @@ def check_column(where: str, column: dict) -> None:
         raise UserError(f"{where}, key 'languages': a language stands twice")
     if column.get("direction", BOTH) not in DIRECTIONS:
         raise UserError(f"{where}, key 'direction': {column['direction']!r} is none of {', '.join(DIRECTIONS)}")
+    if "reaches" in column and not (column["metric"].endswith(BY_UPDATE) and len(languages) == 1):
+        raise UserError(f"{where}, key 'reaches': is for one language and a metric by update (sacrebleu{BY_UPDATE})")
     if GAP in column.get("show", []):
         if languages != SCALE_LANGUAGES and ENGLISH not in languages:
             raise UserError(f"{where}, key 'show': {GAP!r} needs {ENGLISH!r} among the languages")
@@ -277,14 +311,18 @@ def check_average(where: str, average: dict, columns: list[dict]) -> None:
 
 
 class PublishedNumbers:
-    """One CSV of config/published: setting,model,task,language,metric[,layer],value,note."""
+    """One CSV of config/published: setting,model,task,language,metric[,layer or epoch],value,note.
+
+    A curve that is printed without a number has a row without a value.
+    """
 
     def __init__(self, path: Path | None):
         self.path = path
         self.rows = read_rows(path, ",") if path else []
         for line, row in enumerate(self.rows, start=2):
             try:
-                float(row["value"])
+                if row["value"] != "":
+                    float(row["value"])
             except (KeyError, TypeError, ValueError):
                 raise UserError(f"{path}, line {line}: column 'value' is not a number") from None
 
@@ -302,7 +340,9 @@ class PublishedNumbers:
         values = []
         for column in columns:
             wanted = (column.published_task, column.published_metric, column.published_language)
-            found = [row["value"] for row in rows if (row["task"], row["metric"], row["language"]) == wanted]
+            found = [
+                row["value"] for row in rows if (row["task"], row["metric"], row["language"]) == wanted and row["value"]
+            ]
             if len(found) > 1:
                 raise UserError(
                     f"{self.path}: {model} {setting} {' '.join(wanted)} stands {len(found)} times; "
@@ -346,7 +386,7 @@ def load_context(
 
     def expected(spec: dict) -> list[Path]:
         keys = {
-            (plan.canonical_run(config, run), task, setting)
+            (plan.canonical_run(config, run, task), task, setting)
             for run, task, setting in plan.needs(config, spec, f"{spec['paper']}/{spec['item']}")
         }
         return [
@@ -360,7 +400,7 @@ def load_context(
         world=config.has_world,
         runs=config.selected,
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
-        canonical=lambda run: plan.canonical_run(config, run),
+        canonical=lambda run, task: plan.canonical_run(config, run, task),
         expected=expected,
         description=config.scale.get("description", ""),
         root=root,
@@ -468,6 +508,7 @@ def make_column(entry: dict, name: str, languages: list[str]) -> Column:
         published_language=entry.get("published_languages", {}).get(name, name),
         of_scale=entry["languages"] == SCALE_LANGUAGES,
         direction=entry.get("direction"),
+        reaches=entry.get("reaches"),
     )
 
 
@@ -492,6 +533,8 @@ def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
     if results is None or not results.by_seed:
         return Cell(reason="no score file found; its jobs have not run")
     metric, direction = column.metric, column.direction
+    if column.reaches:
+        return cell_of_reaching(column, results)
     if not column.is_derived:
         values = results.values(column.language, metric, direction)
         return Cell(values=values, reason=None if values else f"language not evaluated at scale {context.scale}")
@@ -507,6 +550,31 @@ def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
     if not values:
         return Cell(reason="no seed has a score of every language")
     return Cell(values=values, partial=present if len(present) < len(column.languages) else ())
+
+
+def cell_of_reaching(column: Column, results: Results) -> Cell:
+    """Of each seed the first update at which it is where the other run ends on average; a number only if all get there.
+
+    A mean over those alone would be the smaller, the more seeds never do.
+    """
+    curve = results.curves(column.metric, column.languages, "update")
+    if not curve:
+        return Cell(reason=f"no score by update of {', '.join(column.languages)}")
+    if column.target is None:
+        return Cell(reason=f"{column.reaches} has no score that could be reached")
+    last, seeds = max(curve), sorted({seed for of_seed in curve.values() for seed in of_seed})
+    first = {}
+    for seed in seeds:
+        reached = [update for update, of_seed in curve.items() if of_seed.get(seed, -1.0) >= column.target]
+        if reached:
+            first[seed] = float(reached[0])
+    if len(first) == len(seeds):
+        return Cell(values=first)
+    if not first:
+        return Cell(beyond=last, reason=f"no seed reaches {column.target:.1f} in {last} updates")
+    after = ", ".join(f"{update:.0f}" for update in sorted(first.values()))
+    words = f"{column.target:.1f} is reached by {len(first)} of {len(seeds)} seeds, after {after} updates"
+    return Cell(reason=f"{words}; by the others not in {last}", told=True)
 
 
 def cell_of_tasks(cells: list[tuple[Column, list[Cell]]]) -> Cell:
@@ -553,7 +621,7 @@ def build(spec: dict, context: Context) -> Table:
 
     def lookup(row: dict, task: str, setting: str) -> Results | None:
         run = row.get("run")
-        return results.get((context.canonical(run), task, setting)) if run in context.runs else None
+        return results.get((context.canonical(run, task), task, setting)) if run in context.runs else None
 
     def languages_of(entry: dict) -> list[str]:
         found: set[str] = set()
@@ -573,7 +641,18 @@ def build(spec: dict, context: Context) -> Table:
             return Cell(reason=reason)
         return cell_of(column, lookup(row, column.task, setting), context)
 
-    columns = expand_columns(spec, languages_of)
+    def with_target(column: Column) -> Column:
+        """What is to be reached: the mean over seeds of the last value that each seed of the other run has."""
+        if column.reaches is None:
+            return column
+        group, row = row_of(spec, column.reaches)
+        results = lookup(row, column.task, setting_of(column, group))
+        last: dict[int, float] = {}
+        for of_seed in (results.curves(column.metric, column.languages, "update") if results else {}).values():
+            last |= of_seed
+        return replace(column, target=statistics.fmean(last.values()) if last else None)
+
+    columns = [with_target(column) for column in expand_columns(spec, languages_of)]
     published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
     errata = errata_of(context.root, spec["paper"], spec["item"])
     used_errata = set()
@@ -594,7 +673,7 @@ def build(spec: dict, context: Context) -> Table:
                 label=spec_row["label"],
                 model=model,
                 run=run,
-                canonical=context.canonical(run) if run in context.runs else run,
+                canonical=context.canonical(run, columns[0].task) if run in context.runs else run,
                 cells=cells,
             )
             for erratum in errata:
@@ -636,7 +715,7 @@ def setting_of(column: Column, group: dict) -> str:
 
 def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
     """What chance reaches: for an average the mean of what stands behind it; for a gap nothing that says anything."""
-    if column.language == GAP:
+    if column.language == GAP or column.reaches:
         return None
     if column.parts:
         of_tasks = [[chance_of(part, behind) for part in parts] for parts in column.parts]
