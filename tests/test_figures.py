@@ -38,10 +38,10 @@ def test_published_points_and_curves(repository, spec, tmp_path):
     made_up.write_all(tmp_path)
     curves = plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
     lines = {line.label: line for line in curves.lines}
-    assert lines["XLM-E base"].published == {9: 63.66, 10: 57.14} and not lines["XLM-E base"].layers
+    assert lines["XLM-E base"].published == {9: 63.66, 10: 57.14} and not lines["XLM-E base"].points
     assert lines["XLM-R base"].published == {7: 54.42, 10: 43.34} and lines["XLM-R base"].published_layers == 12
-    assert sorted(lines["XLM-R base"].layers) == [0, 1, 2, 3]
-    assert {summary.n for summary in lines["XLM-R base"].layers.values()} == {3}
+    assert sorted(lines["XLM-R base"].points) == [0, 1, 2, 3]
+    assert {summary.n for summary in lines["XLM-R base"].points.values()} == {3}
     assert curves.languages == [code for code in made_up.LANGUAGES if code != "en"]
     assert curves.chance == 0.25 and not curves.same_depth
     assert curves.missing == [("XLM-E base", "run xlm-e-base has no file in config/runs yet")]
@@ -118,7 +118,7 @@ def test_error_rates_by_layer_say_that_less_is_better(repository, tmp_path):
     curves = plot_figure.read_curves(spec, context)
     lines = {line.label: line for line in curves.lines}
     assert lines["XLM-E base"].published == {9: 19.32} and curves.chance == 80.0
-    assert {layer: one.mean for layer, one in lines["XLM-R base"].layers.items()} == {0: 88, 1: 78, 2: 68, 3: 58}
+    assert {layer: one.mean for layer, one in lines["XLM-R base"].points.items()} == {0: 88, 1: 78, 2: 68, 3: 58}
     figure = plot_figure.draw(curves, spec, context)
     assert figure.axes[0].get_ylabel() == "error rate, per cent (less is better)"
     words = " ".join(figure._supxlabel.get_text().split())
@@ -140,14 +140,92 @@ def test_a_figure_draws_the_models_of_each_language_as_one_curve(repository, tmp
         expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
     )
     curves = plot_figure.read_curves(spec, context)
-    (line,) = [line for line in curves.lines if line.layers]
-    assert curves.languages == ["de", "fr"] and [one.mean for one in line.layers.values()] == [32.0, 32.0]
-    assert line.layers[0].std == 1.0
+    (line,) = [line for line in curves.lines if line.points]
+    assert curves.languages == ["de", "fr"] and [one.mean for one in line.points.values()] == [32.0, 32.0]
+    assert line.points[0].std == 1.0
+
+
+# --- by update ------------------------------------------------------------------------------------------------------
+
+LEARNERS = {"veco-large": ("pretrained-init", 12.0), "transformer-xbig": ("random-init", 6.0)}
+
+
+@pytest.fixture
+def learning(repository, tmp_path):
+    """VECO's figure 4 and a context with made-up curves of three seeds, of which the third lacks the last snapshot."""
+    for run, (setting, gain) in LEARNERS.items():
+        for seed in made_up.SEEDS:
+            entries = [
+                made_up.entry("de", gain * i / (i + 2) + seed, "sacrebleu-by-update", None)
+                | {"update": 100 * i, "epoch": i / 4 + seed / 100}
+                for i in range(1, 9 if seed < 3 else 8)
+            ]
+            made_up.write_score(tmp_path / "scores", run, "wmt14-en-de", setting, seed, entries)
+    context = dataclasses.replace(
+        made_up.make_context(repository, tmp_path / "scores"),
+        runs=frozenset(LEARNERS),
+        tasks={"wmt14-en-de": frozenset({"pretrained-init", "random-init"})},
+        expected=lambda _: sorted((tmp_path / "scores").glob("*/*/*/*.json")),
+    )
+    return load_spec(repository / "config/figures/veco/figure-04.yaml"), context
+
+
+def test_learning_curves_stand_at_their_epochs_each_run_in_its_setting(learning):
+    spec, context = learning
+    curves = plot_figure.read_curves(spec, context)
+    veco, scratch = curves.lines
+    assert (veco.label, veco.published, scratch.published) == ("VECO large", {10: 28.0}, {})
+    begin, end = min(veco.points), max(veco.points)
+    assert (begin, end) == (pytest.approx(0.27), pytest.approx(2.015))
+    first, last = veco.points[begin], veco.points[end]
+    assert (first.mean, first.std, first.n) == (pytest.approx(6.0), pytest.approx(1.0), 3)
+    assert (last.mean, last.n) == (pytest.approx(9.6 + 1.5), 2)
+    assert max(scratch.points.values(), key=lambda one: one.mean).mean < last.mean
+    assert curves.chance is None and curves.languages == ["de"] and curves.missing == []
+    assert (curves.place, curves.same_depth) == ("epoch", True)
+
+
+def test_learning_curves_are_drawn_and_say_which_data_they_are_of(learning):
+    spec, context = learning
+    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    papers, own = figure.axes
+    assert [axes.get_xlabel() for axes in figure.axes] == ["epochs", "epochs"]
+    assert all(axes.get_xlim()[0] <= 0 and axes.get_ylim()[0] <= 0 for axes in figure.axes)
+    assert papers.get_ylabel() == "sacreBLEU" and len(own.collections) == 2
+    (hollow,) = papers.lines
+    assert (list(hollow.get_xdata()), list(hollow.get_ydata())) == ([10], [28.0])
+    assert hollow.get_markerfacecolor() == "none"
+    assert len({(line.get_linestyle(), line.get_marker(), line.get_color()) for line in own.lines}) == 2
+    words = " ".join(figure._supxlabel.get_text().split())
+    assert "validation data, newstest2013 or what a generated world has in its place" in words
+    assert "the test set is looked at once" in words and "the paper does not say which set" in words
+    assert "languages" not in words and "depth" not in words
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_learning_curves_without_scores_show_the_published_point(learning):
+    spec, context = learning
+    curves = plot_figure.read_curves(spec, dataclasses.replace(context, expected=lambda _: []))
+    assert [(line.label, line.published) for line in curves.lines] == [("VECO large", {10: 28.0})]
+    assert [label for label, _ in curves.missing] == ["VECO large", "Transformer xBig"]
+    figure = plot_figure.draw(curves, spec, context)
+    assert len(figure.axes) == 1 and figure.axes[0].get_xlabel() == "epochs"
+    plt.close(figure)
+
+
+def test_a_printed_point_without_its_epoch_is_named(learning):
+    spec, context = learning
+    spec["published"] = "config/published/veco/table-04.csv"
+    with pytest.raises(
+        UserError, match=r"table-04\.csv: veco-large 30\.5: column 'epoch' is needed in a figure by epoch"
+    ):
+        plot_figure.read_curves(spec, context)
 
 
 def test_a_metric_that_is_not_by_layer_is_no_curve(repository, spec, tmp_path):
     spec["columns"][0]["metric"] = "accuracy"
-    with pytest.raises(UserError, match="xlm-e/figure-03: metric 'accuracy' is none by layer"):
+    with pytest.raises(UserError, match="xlm-e/figure-03: metric 'accuracy' is none by layer or by update"):
         plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
 
 

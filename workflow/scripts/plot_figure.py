@@ -1,5 +1,5 @@
-"""Draw one figure of a paper: a reproduced curve by layer for each run, published points as hollow markers; or who sees
-whom in the attention of an objective, from the predicates that training uses.
+"""Draw one figure of a paper: a reproduced curve by layer or epoch for each run, published points as hollow markers; or
+who sees whom in the attention of an objective, from the predicates that training uses.
 
 Curves are told apart by colour, line style and marker, cells by colour and hatching, so that a grey print reads too.
 The same scores give the same bytes: no dates in the files, fixed size and fonts.
@@ -22,7 +22,7 @@ from matplotlib.patches import Patch, Rectangle
 from atomic import atomic_path
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
 from errors import UserError, run_main
-from scores import Summary
+from scores import BY_UPDATE, Results, Summary
 from tables import (
     SCALE_LANGUAGES,
     Context,
@@ -44,10 +44,15 @@ COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9", "#E
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIZE_INCHES = (6.8, 3.8)
-# metric -> label of its axis, and what a point is a mean over besides languages
+# metric -> label of its axis, and what a point is
 METRICS = {
-    "accuracy-by-layer": ("accuracy, per cent", " and both directions"),
-    "error-rate-by-layer": ("error rate, per cent (less is better)", ""),
+    "accuracy-by-layer": ("accuracy, per cent", "mean over {languages} languages and both directions"),
+    "error-rate-by-layer": ("error rate, per cent (less is better)", "mean over {languages} languages"),
+    f"sacrebleu{BY_UPDATE}": (
+        "sacreBLEU",
+        "on validation data, newstest2013 or what a generated world has in its place, because the test set is looked "
+        "at once (the paper does not say which set its curves are of)",
+    ),
 }
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}
 CELLS = {
@@ -76,92 +81,108 @@ STYLE = {
 class Line:
     label: str
     run: str | None
-    layers: dict[int, Summary]  # reproduced: layer -> mean and deviation over seeds
-    published: dict[int, float]  # layer -> value
+    points: dict[float, Summary]  # reproduced: layer or epoch -> mean and deviation over seeds
+    published: dict[float, float]  # layer or epoch -> value
     published_layers: int | None  # of the published model
     style: int  # index into the styles: the row's place in the spec
 
     @property
     def depth(self) -> int:
-        return max(self.layers)
+        return max(self.points)
 
 
 @dataclass(frozen=True)
 class Curves:
     lines: list[Line]
+    place: str  # what x is: layer or epoch
     languages: list[str]
     chance: float | None
-    same_depth: bool  # every model shown has as many layers: the axis counts layers
+    same_depth: bool  # every model shown has as many layers, or x is none: the axis counts what x is
     missing: list[tuple[str, str]]  # label, reason
 
 
-def published_points(rows: list[dict[str, str]], task: str, metric: str, path: Path | None) -> dict[int, float]:
+def place_of(metric: str) -> str:
+    return "epoch" if metric.endswith(BY_UPDATE) else "layer"
+
+
+def points_of(results: Results, metric: str, languages: list[str]) -> dict[float, Summary]:
+    if place_of(metric) == "epoch":
+        return {one.epoch: one.summary for one in results.by_update(metric, languages).values()}
+    return results.by_layer(metric, languages)
+
+
+def published_points(
+    rows: list[dict[str, str]], task: str, metric: str, place: str, path: Path | None
+) -> dict[float, float]:
     points = {}
     for row in rows:
-        if (row["task"], row["metric"]) != (task, metric):
+        if (row["task"], row["metric"]) != (task, metric) or not row["value"]:
             continue
-        if not row.get("layer", "").isdigit():
-            raise UserError(f"{path}: {row['model']} {row['value']}: column 'layer' is needed in a figure by layer")
-        points[int(row["layer"])] = float(row["value"])
+        if not row.get(place, "").isdigit():
+            named = f"{path}: {row['model']} {row['value']}"
+            raise UserError(f"{named}: column '{place}' is needed in a figure by {place}")
+        points[int(row[place])] = float(row["value"])
     return dict(sorted(points.items()))
 
 
 def read_curves(spec: dict, context: Context) -> Curves:
-    """The lines of a figure by layer. One column, one group: a figure shows one task in one setting."""
-    if len(spec["columns"]) != 1 or len(spec["groups"]) != 1:
-        raise UserError(f"{spec['paper']}/{spec['item']}: a figure by layer has one column and one group")
-    column, group = spec["columns"][0], spec["groups"][0]
+    """The lines of a figure by layer or epoch. One column: a figure shows one task, each group in its setting."""
+    if len(spec["columns"]) != 1:
+        raise UserError(f"{spec['paper']}/{spec['item']}: a figure by layer or epoch has one column")
+    column = spec["columns"][0]
     if column["metric"] not in METRICS:
         raise UserError(
-            f"{spec['paper']}/{spec['item']}: metric {column['metric']!r} is none by layer; use {', '.join(METRICS)}"
+            f"{spec['paper']}/{spec['item']}: metric {column['metric']!r} is none by layer or by update; "
+            f"use {', '.join(METRICS)}"
         )
-    task, metric = column["task"], column["metric"]
-    setting = column_setting(column, group)
-    published_setting = group.get("published_setting", setting)
+    task, metric, place = column["task"], column["metric"], place_of(column["metric"])
+    rows = [(row, group, column_setting(column, group)) for group in spec["groups"] for row in group["rows"]]
     published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
     results = load_expected(spec, context)
     found = {}
-    for row in group["rows"]:
+    for row, _, setting in rows:
         if why_missing(row, task, setting, context) is None:
-            one = results.get((context.canonical(row["run"]), task, setting))
+            one = results.get((context.canonical(row["run"], task), task, setting))
             if one and one.by_seed:
-                found[row["run"]] = one
+                found[row["run"], setting] = one
     listed = sorted({code for one in found.values() for code in one.languages(metric)})
     if column["languages"] != SCALE_LANGUAGES:
         listed = [code for code in column["languages"] if code in listed]
     lines, missing, chances = [], [], []
-    for style, row in enumerate(group["rows"]):
-        points, depth, layers = {}, None, {}
+    for style, (row, group, setting) in enumerate(rows):
+        printed, depth, points = {}, None, {}
         if "published" in row:
-            rows = published.of_model(published_setting, row["published"], row.get("published_note"))
-            points = published_points(
-                rows, column.get("published_task", task), column.get("published_metric", metric), published.path
-            )
+            published_setting = group.get("published_setting", setting)
+            of_model = published.of_model(published_setting, row["published"], row.get("published_note"))
+            named = column.get("published_task", task), column.get("published_metric", metric)
+            printed = published_points(of_model, *named, place, published.path)
             known = models(context.root).get(row["published"], {}).get("layers", "")
             depth = int(known) if known.isdigit() else None
-            if points and depth is None:
+            if place == "layer" and printed and depth is None:
                 raise UserError(
                     f"config/published/models.tsv: {row['published']}: column 'layers' is needed by a figure"
                 )
-        if row.get("run") in found:
-            layers = found[row["run"]].by_layer(metric, listed)
-            chances += [found[row["run"]].chance(code, metric) for code in listed]
+        if one := found.get((row.get("run"), setting)):
+            points = points_of(one, metric, listed)
+            chances += [one.chance(code, metric) for code in listed]
         else:
             reason = why_missing(row, task, setting, context) or "no score file found; its jobs have not run"
             missing.append((row["label"], reason))
-        if points or layers:
-            lines.append(Line(row["label"], row.get("run"), layers, points, depth, style))
+        if printed or points:
+            lines.append(Line(row["label"], row.get("run"), points, printed, depth, style))
     if not lines:
         raise UserError(f"{spec['paper']}/{spec['item']}: no published point and no score to draw at {context.scale}")
-    depths = {line.depth for line in lines if line.layers}
+    depths = {line.depth for line in lines if line.points}
     depths |= {line.published_layers for line in lines if line.published}
+    same_depth = place == "epoch" or len(depths) == 1
     known_chances = [value for value in chances if value is not None]
-    return Curves(lines, listed, statistics.fmean(known_chances) if known_chances else None, len(depths) == 1, missing)
+    chance = statistics.fmean(known_chances) if known_chances else None
+    return Curves(lines, place, listed, chance, same_depth, missing)
 
 
 def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
     # Numbers that are not comparable get axes of their own: on one scale the larger ones would hide the others' shape.
-    apart = context.world and any(line.layers for line in curves.lines) and any(line.published for line in curves.lines)
+    apart = context.world and any(line.points for line in curves.lines) and any(line.published for line in curves.lines)
     with plt.rc_context(STYLE):
         shares = [2, 3] if apart else [1]
         figure, parts = plt.subplots(
@@ -174,12 +195,12 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
         for line in curves.lines:
             colour = COLOURS[line.style % len(COLOURS)]
             marker = MARKERS[line.style % len(MARKERS)]
-            if line.layers:
+            if line.points:
                 scale = 1 if curves.same_depth else line.depth
-                x = [layer / scale for layer in line.layers]
-                mean = [summary.mean for summary in line.layers.values()]
-                deviation = [summary.std or 0.0 for summary in line.layers.values()]
-                seeds = max(summary.n for summary in line.layers.values())
+                x = [point / scale for point in line.points]
+                mean = [summary.mean for summary in line.points.values()]
+                deviation = [summary.std or 0.0 for summary in line.points.values()]
+                seeds = max(summary.n for summary in line.points.values())
                 axes.plot(
                     x,
                     mean,
@@ -197,7 +218,7 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
             if line.published:
                 scale = 1 if curves.same_depth else line.published_layers
                 papers.plot(
-                    [layer / scale for layer in line.published],
+                    [point / scale for point in line.published],
                     list(line.published.values()),
                     color=colour,
                     linestyle="none",
@@ -218,12 +239,16 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
                 label=f"chance ({curves.chance:.2g})",
             )
         for part in figure.axes:
-            if curves.same_depth:
+            if curves.place == "epoch":
+                part.set_xlabel("epochs")
+                part.update_datalim([(0, 0)])  # from nothing: a curve that starts high is not to look as if it rose
+            elif curves.same_depth:
                 part.set_xlabel("layer (0 = embeddings)")
                 part.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
             else:
                 part.set_xlabel("relative depth" if apart else "relative depth (0 = embeddings, 1 = last)")
             part.margins(y=0.06)  # room below zero, so that a marker at zero is whole
+            part.autoscale_view()
         if not curves.same_depth:
             papers.set_xlim(-0.05, 1.05)
         papers.set_ylabel(METRICS[spec["columns"][0]["metric"]][0])
@@ -235,11 +260,9 @@ def draw(curves: Curves, spec: dict, context: Context) -> plt.Figure:
     return figure
 
 
-def caption_of_scale(curves: Curves, besides: str, context: Context) -> str:
+def caption_of_scale(curves: Curves, point: str, context: Context) -> str:
     """Small print under the axes, so that the picture alone cannot be taken for the paper's."""
-    words = (
-        f"Reproduced: mean over {len(curves.languages)} languages{besides}; band: one standard deviation over seeds."
-    )
+    words = f"Reproduced: {point.format(languages=len(curves.languages))}; band: one standard deviation over seeds."
     if not curves.same_depth:
         words += " The models differ in depth: each point stands at its layer divided by its model's number of layers."
     return textwrap.fill(f"{words} {scale_words(context)}", width=125)
