@@ -92,13 +92,13 @@ def attend_to_source(cross: CrossAttention, x_N1D: Tensor, k: Tensor, v: Tensor,
 
 def best_of(scores_BC: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best of each row and their places; of equal ones the first, which `topk` leaves open."""
-    values, places = scores_BC.topk(count)
+    values, places = scores_BC.topk(min(count + 1, scores_BC.shape[1]))
+    cut_B = (values[:, count - 1] == values[:, -1]) & values[:, -1].isfinite()  # the count ends among equal ones
+    values, places = values[:, :count], places[:, :count]
     places, order = places.sort()
     values, order = values.gather(1, order).sort(descending=True, stable=True)
     places = places.gather(1, order)
-    least_B1 = values[:, -1:]
-    more_B = (scores_BC >= least_B1).sum(1) > count
-    for b in (more_B & least_B1.squeeze(1).isfinite()).nonzero().flatten().tolist():
+    for b in cut_B.nonzero().flatten().tolist():
         everything, order = scores_BC[b].sort(descending=True, stable=True)
         values[b], places[b] = everything[:count], order[:count]
     return values, places
@@ -124,8 +124,8 @@ def beam_search(
     alive_BK[:, 0] = 0.0
     while sentences:
         length = said_NT.shape[1]  # of what is said with the next token, the end included
-        scores_NV = next_scores(model, said_NT[:, -1], past)
-        scores_BKV = alive_BK[:, :, None] + scores_NV.view(len(sentences), beam, vocabulary)
+        scores_BKV = next_scores(model, said_NT[:, -1], past).view(len(sentences), beam, vocabulary)
+        scores_BKV += alive_BK[:, :, None]
         full = [limits[s] < length for s in sentences]
         if any(full):
             scores_BKV.masked_fill_(torch.tensor(full, device=device)[:, None, None] & ~is_end_V, -torch.inf)
