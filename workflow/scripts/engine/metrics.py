@@ -1,6 +1,7 @@
 """Each metric once, as a function of gold and predictions, in percent; and what chance reaches on the same gold.
 
-Those of question answering are in answers.py, of mined pairs in mining.py, of word alignments in alignments.py.
+Those of question answering are in answers.py, of mined pairs in mining.py, of word alignments in alignments.py, of
+translations in bleu.py.
 """
 
 import random
@@ -113,5 +114,5 @@ def one_of_n(measure: Measure, gold: Sequence) -> float:
 
 
 def nothing(measure: Measure, gold: Sequence) -> float:
-    """Of millions of pairs one in a million is right: chance is 0 to any digit that is printed."""
+    """Of millions of pairs one in a million is right, of translations none: 0 to any digit that is printed."""
     return 0.0
