@@ -205,4 +205,5 @@ PASSES: dict[str, Callable[[RunConfig, ObjectiveConfig, Seen], list[Pass]]] = {
     "hictl": sentences_and_words,
     "denoising": sequence_to_sequence,
     "spans": sequence_to_sequence,
+    "translation": sequence_to_sequence,
 }

@@ -37,10 +37,10 @@ Pairs with a reserved_share are followed by as many slots of their own (of each 
 belong to no document yet; what fills them must say where they belong. Slots have the item's key and offsets. With a
 negative_share, the second side of a pair is that often (by chance) that of another pair.
 
-Which language comes first is a coin, unless swap_sides is off. A sentence that is too long is cut; of two, the longer
-one first. A document whose sentences are too few or too long for a form gives no item of it. Positions run on through
-the item, but start again at the second side in the forms twice, segments, apart and mixup, and on request in pairs
-(reset_positions).
+Which language comes first is a coin, unless swap_sides is off or, in pairs and apart, source_language says it. A
+sentence that is too long is cut; of two, the longer one first. A document whose sentences are too few or too long for a
+form gives no item of it. Positions run on through the item, but start again at the second side in the forms twice,
+segments, apart and mixup, and on request in pairs (reset_positions).
 
 Every random choice about an item (selection, corruption, swapped sides) is a function of (seed, stream, epoch, item),
 so packing and batching cannot change it.
@@ -214,6 +214,7 @@ class ItemOptions:
     sentences: int | None = None  # of the longest item, in the forms that take as many as fit
     pair_separators: int = 2
     swap_sides: bool = True
+    source_language: int | None = None  # number of the language that is always side 0
     reserved_share: float = 0.0  # slots per token, in the forms that have slots
     negative_share: float = 0.0  # of pairs whose second side is another pair's
     least_tokens: int = 1  # of each side of a pair; shorter ones are left out
@@ -375,6 +376,8 @@ def lay_apart(drawn: Drawn, options: ItemOptions) -> np.ndarray:
 
 def lay_two(drawn: Drawn, options: ItemOptions, second_lead: int) -> np.ndarray:
     swapped = drawn.coin("swap") & options.swap_sides
+    if options.source_language is not None:
+        swapped = np.full(len(drawn.item), drawn.languages[1] == options.source_language)
     first = np.stack([drawn.first, drawn.first], 1)  # (n, 2)
     if options.negative_share:
         negative = drawn.chance("negative") < options.negative_share
@@ -527,6 +530,7 @@ class Mixture:
         pair_separators: int = 2,
         reset_positions: bool = False,
         swap_sides: bool = True,
+        source_language: str | None = None,
         reserved_share: float = 0.0,
         negative_share: float = 0.0,
         least_tokens: int = 1,
@@ -538,6 +542,11 @@ class Mixture:
     ):
         self.sources, self.rows, self.row_length, self.seed = sources, rows, row_length, seed
         self.form = replace(FORMS[form], **TWO_PAIRS) if negative_share else FORMS[form]
+        for source in sources if source_language else []:
+            if source_language not in source.languages:
+                raise UserError(
+                    f"{source.corpus}/{source.name}: holds no {source_language}, the language to start from"
+                )
         length = min(block_length or row_length, row_length)
         if length < SHORTEST:
             raise UserError(f"items of {length} tokens: raise row_length and block_length to {SHORTEST} or more")
@@ -546,6 +555,7 @@ class Mixture:
             block_sentences,
             pair_separators,
             swap_sides,
+            None if source_language is None else languages.index(source_language),
             reserved_share,
             negative_share,
             least_tokens,

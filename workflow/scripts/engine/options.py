@@ -133,6 +133,19 @@ class SpanOptions(Options):
 
 
 @dataclass(frozen=True)
+class TranslationOptions(Options):
+    decoder_layers: int = 6
+    label_smoothing: float = 0.2
+    source: str = "en"  # the language that is translated from
+    most_tokens: int | None = None  # of both sides together; longer pairs are left out
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.label_smoothing < 1:
+            raise UserError(f"options.label_smoothing: {self.label_smoothing} is not between 0 and 1")
+
+
+@dataclass(frozen=True)
 class Description:
     data: str  # mono or bitext
     form: str
@@ -164,4 +177,6 @@ DESCRIPTIONS = {
     "hictl": Description("bitext", "apart", HictlOptions),
     "denoising": Description("mono", "twice", DenoisingOptions),
     "spans": Description("mono", "twice", SpanOptions),
+    # fine-tuning for translation
+    "translation": Description("bitext", "apart", TranslationOptions),
 }

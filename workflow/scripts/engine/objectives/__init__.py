@@ -1,7 +1,22 @@
 """The objectives by the name that a run file uses. A new one is a function beside this file, an entry here and one in
 engine/options.py, which says what it reads."""
 
-from engine.objectives import btmlm, camlm, code_switch, dwa, hictl, mlm, nsp, ppa, rtd, seq2seq, unicoder, veco, xlco
+from engine.objectives import (
+    btmlm,
+    camlm,
+    code_switch,
+    dwa,
+    hictl,
+    mlm,
+    nsp,
+    ppa,
+    rtd,
+    seq2seq,
+    translation,
+    unicoder,
+    veco,
+    xlco,
+)
 from engine.objectives.base import Objective
 
 OBJECTIVES: dict[str, Objective] = {
@@ -29,4 +44,6 @@ OBJECTIVES: dict[str, Objective] = {
     "hictl": hictl.HICTL,
     "denoising": seq2seq.DENOISING,
     "spans": seq2seq.SPANS,
+    # fine-tuning for translation
+    "translation": translation.TRANSLATION,
 }

@@ -239,13 +239,13 @@ def one_side(batch: Batch, side: int) -> Side:
     return Side(batch.tokens.gather(1, order).masked_fill(outside, PAD), batch.original.gather(1, order), fields)
 
 
-def seq2seq_loss(model: nn.Module, batch: Batch, marks: Callable[[nn.Module, Side], Tensor]) -> Loss:
+def predicting_states(
+    model: nn.Module, batch: Batch, inputs: Callable[[Side], dict[str, Tensor | None]]
+) -> tuple[Tensor, Tensor]:
+    """The decoder's states (N, D) of the target tokens that predict, and what they are to predict (N,).
+
+    `inputs` are what the embeddings of a side are told besides tokens and positions."""
     encoder, source, target = model.encoder, one_side(batch, 0), one_side(batch, 1)
-
-    def inputs(side: Side) -> dict[str, Tensor | None]:
-        language = side.fields.language if encoder.config.languages else None
-        return {"sides_BT": side.fields.side, "languages_BT": language, "added_BTD": marks(model, side)}
-
     memory_BSD = encoder(source.tokens, source.fields.position, batch.mask(full, source.fields), **inputs(source))
     states_BTD = model.decoder(
         encoder.embed(target.tokens, target.fields.position, **inputs(target)),
@@ -255,7 +255,15 @@ def seq2seq_loss(model: nn.Module, batch: Batch, marks: Callable[[nn.Module, Sid
         batch.mask(full, target.fields, source.fields),
     )
     predicts = target.fields.selected
-    total, correct = selected_cross_entropy(model, states_BTD[predicts], target.targets[predicts])
+    return states_BTD[predicts], target.targets[predicts]
+
+
+def seq2seq_loss(model: nn.Module, batch: Batch, marks: Callable[[nn.Module, Side], Tensor]) -> Loss:
+    def inputs(side: Side) -> dict[str, Tensor | None]:
+        language = side.fields.language if model.encoder.config.languages else None
+        return {"sides_BT": side.fields.side, "languages_BT": language, "added_BTD": marks(model, side)}
+
+    total, correct = selected_cross_entropy(model, *predicting_states(model, batch, inputs))
     return Loss({"loss": total}, {"accuracy": (float(correct), len(batch.targets))})
 
 
