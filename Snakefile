@@ -20,6 +20,7 @@ include: "workflow/rules/sources.smk"
 include: "workflow/rules/corpus.smk"
 include: "workflow/rules/vocabulary.smk"
 include: "workflow/rules/pretrain.smk"
+include: "workflow/rules/translate.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 

@@ -116,6 +116,8 @@ LANGUAGES = {
     "tydiqa-goldp": 9,
     "ud-pos": 33,
     "wikiann-ner": 40,
+    "wmt14-en-de": 1,
+    "wmt14-en-fr": 1,
     "word-alignment": 4,
     "xnli": 15,
     "xquad": 11,
@@ -298,6 +300,30 @@ def test_every_table_of_fine_tuning_is_copied(papers):
             if row["kind"] == "hyperparameters" and "fine-tuning" in row["title"]
         }
     assert listed == {table for table in TABLES if not table.startswith("PPA")}
+
+
+# VECO, section 5.1, and what it leaves out from its released scripts; batches in tokens of one side.
+TRANSLATION = {"peak_lr": 1e-4, "warmup_steps": 16000, "steps": 100000, "betas": [0.9, 0.999], "eps": 1e-8, "clip": 0.1}
+TRANSLATION |= {"weight_decay": 0.01, "label_smoothing": 0.2, "attention_dropout": 0.1, "average": 10, "beam": 5}
+
+
+@pytest.mark.parametrize(("task", "dropout", "batch"), [("wmt14-en-de", 0.3, 64_000), ("wmt14-en-fr", 0.1, 256_000)])
+def test_translation_models_are_trained_as_veco_prints_it(paper, task, dropout, batch):
+    for setting, start, run in (
+        ("pretrained-init", "last", "veco-large"),
+        ("pretrained-init", "fresh", "xlm-r-large"),
+        ("random-init", "fresh", "transformer-xbig"),
+    ):
+        recipe = plan.resolve_recipe(paper, task, setting, plan.recipe_of(paper, run))["recipe"]
+        assert {key: recipe[key] for key in TRANSLATION} == TRANSLATION
+        assert (recipe["dropout"], recipe["penalty"], recipe["steps"] / recipe["snapshots"]) == (dropout, 1.0, 5000)
+        resolved = plan.resolve_translator(paper, run, task, setting)
+        tokens = resolved["batch"]["rows"] * resolved["batch"]["row_length"] / 2
+        assert tokens == pytest.approx(batch, rel=0.03)
+        assert resolved["objectives"][0]["options"]["most_tokens"] == 500  # VECO: at most 250 pieces on each side
+        assert (resolved["model"]["layers"], resolved["objectives"][0]["options"]["decoder_layers"]) == (24, 6)
+        assert resolved["init"].get("decoder", "fresh") == start
+        assert (resolved["model"]["dropout"], resolved["checkpoint"]["average"]) == (dropout, 10)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ try:
     RUNS = plan.with_ancestors(PLAN, [*PLAN.listed, *(run for run, _, _ in NEEDS)])
     CANONICAL = plan.canonical_runs(PLAN)
     TRAINED = [run for run in RUNS if run in PLAN.pretrained]
+    TRANSLATORS = plan.translators(PLAN, NEEDS)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -33,6 +34,9 @@ PRETRAINED = plan.any_of(PLAN.pretrained)
 ALIGNERS = plan.any_of(set(PLAN.runs) - set(PLAN.pretrained))
 ALIGNED = plan.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "alignment"
+)
+TRANSLATED = plan.any_of(
+    task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "translation"
 )
 BITEXT_SETTINGS = {
     task: settings
@@ -155,20 +159,27 @@ def line_counts(wildcards, output):
     return "any" if WORLD else "upstream"
 
 
-def pretrain_launcher(wildcards, resources):
-    """How pre-training is started: plainly, by torchrun on one node, or by one torchrun per node."""
-    gpu, nodes = resource("pretrain", "gpu", 0), resource("pretrain", "nodes", 1)
-    if nodes > 1:
-        threads = resource("pretrain", "threads", 1)
-        return (
-            f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={threads} "
-            f"bash workflow/scripts/launch_node.sh {gpu}"
-        )
-    return f"torchrun --standalone --nproc-per-node={gpu}" if gpu > 1 else "python"
+def launcher(rule):
+    """How the training of a rule is started: plainly, by torchrun on one node, or by one torchrun per node."""
+
+    def command(wildcards, resources):
+        gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
+        if nodes > 1:
+            threads = resource(rule, "threads", 1)
+            return (
+                f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={threads} "
+                f"bash workflow/scripts/launch_node.sh {gpu}"
+            )
+        return f"torchrun --standalone --nproc-per-node={gpu}" if gpu > 1 else "python"
+
+    return command
 
 
-def pretrain_processes(wildcards, resources):
-    return max(1, resource("pretrain", "gpu", 0)) * resource("pretrain", "nodes", 1)
+def processes(rule):
+    def number(wildcards, resources):
+        return max(1, resource(rule, "gpu", 0)) * resource(rule, "nodes", 1)
+
+    return number
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -272,8 +283,18 @@ def bitext_texts(data):
     ]
 
 
-def cleaning_outputs(wildcards):
+def all_data():
+    """(corpus, language) and (corpus, pair) of all text that something is trained on."""
     mono, bitext = plan.data_of_runs(PLAN, RUNS)
+    translated = {task for _, task, _ in TRANSLATORS}
+    pairs = {
+        pair for task in translated for pair in plan.data_of_translator(PLAN, task)
+    }
+    return mono, sorted(pairs.union(bitext))
+
+
+def cleaning_outputs(wildcards):
+    mono, bitext = all_data()
     return [
         f"{S}/corpus/{stem}.{kind}"
         for stems, text in (
@@ -375,7 +396,7 @@ def training_plots():
 
 
 def data_outputs():
-    mono, bitext = plan.data_of_runs(PLAN, TRAINED)
+    mono, bitext = all_data()
     return [
         f"{S}/vocab/spm.model",
         *(
@@ -458,6 +479,26 @@ def aligner_text(wildcards):
     _, bitext = plan.data_of_runs(PLAN, [wildcards.run])
     stems = bitext_texts((corpus, pair) for corpus, pair in bitext if pair in pairs)
     return [f"{S}/corpus/{stem}.clean.tsv.zst" for stem in stems]
+
+
+def dev_files(wildcards):
+    return task_files(wildcards, plan.DEV_PARTS)
+
+
+def translator_digest(wildcards):
+    return plan.digest(
+        plan.resolve_translator(PLAN, wildcards.run, wildcards.task, wildcards.setting)
+    )
+
+
+def translator_shards(wildcards):
+    """The manifests of the encoded shards that a translation model is trained on."""
+    stems = bitext_texts(plan.data_of_translator(PLAN, wildcards.task))
+    return [f"{S}/shards/{stem}.json" for stem in stems]
+
+
+def evaluation_pretrain_seed(wildcards, output):
+    return plan.pretrain_seed(PLAN, int(wildcards.seed))
 
 
 def score_files(wildcards):

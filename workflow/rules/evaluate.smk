@@ -46,7 +46,11 @@ rule finetune:
     benchmark:
         "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
-        task=plan.any_of(set(PLAN.tasks) - BITEXT_SETTINGS.keys()),
+        task=plan.any_of(
+            task
+            for task, definition in PLAN.tasks.items()
+            if definition["kind"] != "translation" and task not in BITEXT_SETTINGS
+        ),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune", "threads", 1)
@@ -112,6 +116,11 @@ rule predict:
         "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
+        task=plan.any_of(
+            task
+            for task, definition in PLAN.tasks.items()
+            if definition["kind"] != "translation"
+        ),
     conda:
         "../../envs/torch.yaml"
     threads: resource("predict", "threads", 1)

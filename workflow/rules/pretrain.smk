@@ -81,8 +81,8 @@ rule pretrain:
         mem_mb=resource("pretrain", "mem_mb", 4000),
         runtime=resource("pretrain", "runtime", 120),
     params:
-        launcher=pretrain_launcher,
-        processes=pretrain_processes,
+        launcher=launcher("pretrain"),
+        processes=processes("pretrain"),
         shards=shards_root,
         initial=initial_option,
     shell:

@@ -406,8 +406,8 @@ def _partial(schema: dict) -> dict:
 
 # A scale shrinks a run; it does not make another one of it. `schedule.first` shrinks with the steps.
 WHAT_A_RUN_IS = {
-    "": ("name", "extends", "paper", "kind", "data", "objectives", "init"),
-    "model": ("absolute_positions", "token_types", "languages", "relative_bias"),
+    "": ("name", "extends", "paper", "kind", "data", "objectives", "init", "decoder"),
+    "model": ("absolute_positions", "token_types", "languages", "relative_bias", "admin"),
     "schedule": ("steps_share", "alternate", "first"),
 }
 
@@ -454,6 +454,9 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
                 _known(code, world["languages"], f"{shown}, {key}[{index}]", "language of the world")
         if not scale["languages"]:
             raise UserError(f"{shown}, languages: a scale with a world lists its languages")
+        for index, corpus in enumerate(world.get("translation", {}).get("corpora", [])):
+            known = {own for task in config.tasks.values() for own in task.get("bitext", [])}
+            _known(corpus, known, f"{shown}, world.translation.corpora[{index}]", "corpus of a translation task")
         for code, corpora in world["bitext"].items():
             _known(code, world["languages"], f"{shown}, world.bitext", "language of the world")
             for index, corpus in enumerate(corpora):
@@ -518,6 +521,7 @@ def _check_pretraining(config: Config, name: str) -> None:
         mask = objective["mask"]
         if abs(mask["mask"] + mask["random"] + mask["keep"] - 1) > 1e-9:
             raise UserError(f"{where}.mask: mask + random + keep must be 1")
+    _check_decoder(run, shown)
     names = [objective["name"] for objective in run["objectives"]]
     if len(names) != len(set(names)):
         raise UserError(f"{shown}, objectives: '{max(names, key=names.count)}' stands twice; raise its weight instead")
@@ -536,6 +540,28 @@ def _check_pretraining(config: Config, name: str) -> None:
             "one vector per language"
         )
     lineage(config, name)
+
+
+def _check_decoder(run: dict, shown: str) -> None:
+    """Where a translation model of this run takes its decoder from exists."""
+    decoder = run.get("decoder", {})
+    if decoder.get("layers", 1) > run["model"]["layers"]:
+        raise UserError(
+            f"{shown}, decoder.layers: {decoder['layers']} of a model with {run['model']['layers']}; lower it"
+        )
+    names = {objective["name"] for objective in run["objectives"]}
+    if decoder.get("start", "fresh") != "fresh" and not names & set(WITH_CROSS_ATTENTION):
+        raise UserError(
+            f"{shown}, decoder.start: '{decoder['start']}' layers become a decoder only with cross-attention, which "
+            f"the objectives {', '.join(WITH_CROSS_ATTENTION)} train; write fresh"
+        )
+    if decoder and names & _with_decoder():
+        raise UserError(f"{shown}, decoder: its objective trains a decoder, which translates; remove the key")
+
+
+def _with_decoder() -> set[str]:
+    """The objectives that train a decoder of their own."""
+    return {name for name, about in DESCRIPTIONS.items() if hasattr(about.options, "decoder_layers")}
 
 
 def _options(objective: dict, where: str) -> Any:
@@ -611,7 +637,8 @@ def _resolve_run(config: Config, name: str) -> dict:
         resolved = copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
         _keep_data(config, name, resolved)
         return resolved
-    resolved = deep_merge({key: value for key, value in run.items() if key != "paper"}, scale.get("run_overrides", {}))
+    own = {key: value for key, value in run.items() if key not in ("paper", "decoder")}
+    resolved = deep_merge(own, scale.get("run_overrides", {}))
     resolved["objectives"] = [_scaled_objective(config, run, own, resolved) for own in run["objectives"]]
     resolved["schedule"] = _scaled_schedule(run, scale.get("run_overrides", {}).get("schedule", {}))
     _keep_data(config, name, resolved)
@@ -725,7 +752,9 @@ SHAPES = {
     "absolute_positions": "encoder.positions",
     "token_types": "encoder.token_types",
     "languages": "encoder.languages",
+    "admin": "encoder.blocks",
 }
+WITHOUT = {"absolute_positions": True, "admin": False}  # what a model is that does not say it
 
 
 def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
@@ -734,7 +763,7 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
     parent = resolve_run(config, init["run"])
     fresh = init.get("fresh", [])
     for key, weights in SHAPES.items():
-        own, given = (one["model"].get(key, 0 if key != "absolute_positions" else True) for one in (resolved, parent))
+        own, given = (one["model"].get(key, WITHOUT.get(key, 0)) for one in (resolved, parent))
         if own != given and weights not in fresh:
             raise UserError(
                 f"config/runs/{name}.yaml, init.run: '{init['run']}' has model.{key} {given} and this run {own} "
@@ -761,10 +790,75 @@ def trained_run(config: Config, name: str) -> str:
     return next(iter(_equal_runs(config, name)))
 
 
-def canonical_run(config: Config, name: str) -> str:
-    """The run whose scores are those of `name` at this scale: equal weights, fine-tuned by an equal recipe."""
-    recipe = recipe_of(config, name)
-    return next(run for run in _equal_runs(config, name) if recipe_of(config, run) == recipe)
+def canonical_run(config: Config, name: str, task: str | None = None) -> str:
+    """The run whose scores are those of `name` at this scale: equal weights, fine-tuned by an equal recipe; for a task
+    of translation with an equal decoder too."""
+
+    def how(run: str) -> tuple[str, dict | None]:
+        translates = task in config.tasks and config.tasks[task]["kind"] == "translation"
+        return recipe_of(config, run), decoder_of(config, run) if translates else None
+
+    own = how(name)
+    return next(run for run in _equal_runs(config, name) if how(run) == own)
+
+
+WITH_CROSS_ATTENTION = ("veco-mono", "veco-pairs")
+DECODER = {"start": "fresh", "layers": 6}  # where a run says nothing: "the most normal", VECO section 5.1
+
+
+def decoder_of(config: Config, name: str) -> dict:
+    """The decoder of a run's translation models at this scale: layers, and what they start from: own, its objective's;
+    last or first, copies of so many layers with their cross-attention; or fresh."""
+    run, resolved = config.runs[name], resolve_run(config, name)
+    for objective in resolved["objectives"]:
+        if objective["name"] in _with_decoder():
+            return {"start": "own", "layers": _options(objective, f"config/runs/{name}.yaml").decoder_layers}
+    decoder = {**DECODER, **run.get("decoder", {})}
+    layers = round(decoder["layers"] * resolved["model"]["layers"] / run["model"]["layers"])
+    return {**decoder, "layers": max(1, layers)}
+
+
+def resolve_translator(config: Config, name: str, task: str, setting: str) -> dict:
+    """The run that trains a translation model from the weights of a run, by the task's recipe:
+    results/<scale>/translators/<run>/<task>/<setting>/run.yaml. The engine trains it like any other.
+    """
+    parent, decoder = resolve_run(config, name), decoder_of(config, name)
+    resolved = resolve_recipe(config, task, setting, recipe_of(config, name))
+    how = resolved["recipe"]
+    [target] = config.tasks[task]["languages"]
+    corpora = {"-".join(sorted(("en", target))): resolved["bitext"]["corpora"]}
+    same = {"own": [], "fresh": ["decoder"]}.get(decoder["start"])
+    init = {"run": trained_run(config, name), "run_hash": run_hash(parent)[:16]}
+    init |= {"decoder": decoder["start"]} if same is None else {"fresh": same}
+    return {
+        "name": f"{name}@{task}",
+        "kind": "pretrain",
+        "numerics": resolved["version"],
+        "data": {"bitext": {"corpora": corpora, "alpha": 1.0}},
+        "model": {**parent["model"], "dropout": how["dropout"], "attention_dropout": how["attention_dropout"]},
+        "objectives": [
+            {
+                "name": "translation",
+                "options": {
+                    "decoder_layers": decoder["layers"],
+                    "label_smoothing": how["label_smoothing"],
+                    "source": "en",
+                    "most_tokens": min(2 * how["max_length"], how["row_length"]) - 4,
+                },
+            }
+        ],
+        "batch": {key: how[key] for key in ("rows", "row_length", "device_rows")},
+        "optimizer": {key: how[key] for key in ("peak_lr", "betas", "eps", "weight_decay", "clip")},
+        "schedule": {"steps": how["steps"], "warmup_steps": how["warmup_steps"], "decay": "linear"},
+        "checkpoint": {
+            "every_steps": how["save_every"],
+            "keep": 2,
+            "snapshots": how["snapshots"],
+            "average": how["average"],
+        },
+        "init": init,
+        "precision": how["precision"],
+    }
 
 
 def recipe_of(config: Config, name: str) -> str:
@@ -829,6 +923,8 @@ def _check_task(config: Config, name: str) -> None:
                 raise UserError(f"{where}.model.setting: {model['setting']} trains no one model itself; name another")
         elif "bitext" in how:
             _check_bitext(config, task["kind"], how, where)
+        elif task["kind"] == "translation" and how["train"] != "all":
+            raise UserError(f"{where}.train: a translation model is trained on all its pairs; write all")
         elif how["train"] and task["kind"] in ENCODER_KINDS:
             raise UserError(f"{where}.train: kind {task['kind']} trains nothing; name a `model` or leave it empty")
         elif not how["train"] and task["kind"] not in ENCODER_KINDS:
@@ -841,6 +937,7 @@ def _check_task(config: Config, name: str) -> None:
         languages_of["train"] = train_languages(how, task["languages"], task["languages"])
         for key, id_ in expand_datasets(config, task["datasets"], languages_of, shown).items():
             _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
+    _check_translation(config, name)
     overrides = config.scale.get("task_overrides", {}).get(name, {})
     allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
     changed = f"config/scales/{config.scale_name}.yaml, task_overrides.{name}"
@@ -850,6 +947,32 @@ def _check_task(config: Config, name: str) -> None:
         _known(code, task["languages"], f"{changed}.languages", f"language of {name}")
     for setting in overrides.get("recipe", {}).get("settings", {}):
         _known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
+
+
+def _check_translation(config: Config, name: str) -> None:
+    """Corpora of pairs and one target language are for translation, and it needs them."""
+    task, shown = config.tasks[name], f"config/tasks/{name}.yaml"
+    if task["kind"] != "translation":
+        if "bitext" in task:
+            raise UserError(f"{shown}, bitext: is for kind translation, not for {task['kind']}; remove the key")
+        return
+    if len(task["languages"]) != 1 or task["languages"] == ["en"]:
+        raise UserError(f"{shown}, languages: name the one language that English is translated into")
+    if "bitext" not in task:
+        raise UserError(f"{shown}: key 'bitext' is missing (the corpora that it is trained on)")
+    pair = "-".join(sorted(("en", task["languages"][0])))
+    for index, corpus in enumerate(task["bitext"]):
+        _found(f"{shown}, bitext[{index}]", bitext_ids, corpus, pair, config.datasets, config.languages)
+    for recipe, chosen in task["recipes"].items():
+        if missing := [key for key in TRANSLATION_KEYS if key not in (chosen or {})]:
+            raise UserError(f"{shown}, recipes.{recipe}: key '{missing[0]}' is missing, which kind translation needs")
+
+
+TRANSLATION_KEYS = (
+    "max_length", "rows", "row_length", "device_rows", "steps", "warmup_steps", "peak_lr", "betas", "eps",
+    "weight_decay", "clip", "dropout", "attention_dropout", "label_smoothing", "precision", "save_every", "snapshots",
+    "average", "beam", "penalty",
+)  # fmt: skip
 
 
 def _check_bitext(config: Config, kind: str, how: dict, where: str) -> None:
@@ -862,8 +985,9 @@ def _check_bitext(config: Config, kind: str, how: dict, where: str) -> None:
 
 
 # What a file of a task may be, by the first word of its key; and which jobs read it.
-PARTS = ("gold", "train", "dev", "test", "foreign", "english")
 TEST_PARTS = ("gold", "test", "foreign", "english")
+DEV_PARTS = ("dev", "dev_english", "dev_foreign", "older_english", "older_foreign")  # older: before the others
+PARTS = ("train", *TEST_PARTS, *DEV_PARTS)
 TRAIN_PARTS = ("gold", "train", "dev")
 
 # These read the states of an encoder as it is, their own or that of another task's model; the others fine-tune it, and
@@ -915,7 +1039,7 @@ def task_languages(config: Config, task: str, codes: Iterable[str] | None = None
 def gold_datasets(config: Config, task: str, languages: list[str]) -> list[str]:
     """Ids of the files that hold a task's gold in these languages."""
     sources, shown = config.tasks[task]["datasets"], f"config/tasks/{task}.yaml"
-    of_parts = dict.fromkeys((*TEST_PARTS, "dev"), languages)
+    of_parts = dict.fromkeys((*TEST_PARTS, *DEV_PARTS), languages)
     return sorted(set(expand_datasets(config, sources, of_parts, shown).values()))
 
 
@@ -958,6 +1082,13 @@ def trained_as(config: Config, task: str, job: str) -> tuple[str, str] | None:
 def bitext_settings(config: Config, task: str) -> list[str]:
     """The settings of a task that are fine-tuned on sentence pairs, and not on a training part."""
     return [setting for setting, how in config.tasks[task]["settings"].items() if "bitext" in how]
+
+
+def translation_corpora(config: Config, corpora: list[str]) -> list[str]:
+    """Those that the scale has."""
+    if not config.has_world:
+        return sorted(corpora)
+    return sorted(set(corpora) & set(config.scale["world"].get("translation", {}).get("corpora", [])))
 
 
 def recipe_bitext(config: Config, run: str, languages: list[str]) -> dict:
@@ -1006,6 +1137,13 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     if own_language == "en":  # nothing to switch to: English is what the others are translated from
         resolved["recipe"].pop("code_switch", None)
     resolved["train_languages"] = train_languages(how, resolved["languages"], definition["languages"])
+    if definition["kind"] == "translation":
+        resolved["bitext"] = {"corpora": translation_corpora(config, definition["bitext"])}
+        if len(resolved["bitext"]["corpora"]) == 0:
+            raise UserError(
+                f"config/scales/{config.scale_name}.yaml, world.translation.corpora: none of {task}'s corpora "
+                f"({', '.join(definition['bitext'])}); name one of them"
+            )
     if "bitext" in how:
         resolved["bitext"] = recipe_bitext(config, how["bitext"], resolved["languages"])
         with_english = {code for pair in resolved["bitext"]["corpora"] for code in pair.split("-")}
@@ -1118,21 +1256,30 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
                     continue
                 if unfit(config, run, task, setting):
                     continue
-                if task_languages(config, task) and _has_pairs(config, task, setting):
+                if task_languages(config, task) and _has_pairs(config, task, setting):  # else nothing to evaluate
                     shown = column["languages"] if isinstance(column.get("languages"), list) else None
                     jobs = setting_jobs(config, task, setting, shown)
-                    found |= {(canonical_run(config, run), task, job) for job in jobs}
+                    found |= {(canonical_run(config, run, task), task, job) for job in jobs}
     return sorted(found)
 
 
 def _has_pairs(config: Config, task: str, setting: str) -> bool:
+    if config.tasks[task]["kind"] == "translation":
+        return bool(translation_corpora(config, config.tasks[task]["bitext"]))
     run = config.tasks[task]["settings"][setting].get("bitext")
     return run is None or bool(recipe_bitext(config, run, task_languages(config, task))["corpora"])
 
 
 def unfit(config: Config, run: str, task: str, setting: str) -> str | None:
     """Why a run can have no score of a task and setting, both of which exist."""
-    if run not in config.runs or config.runs[run]["kind"] != "aligner":
+    if run not in config.runs:
+        return None
+    if config.tasks[task]["kind"] == "translation" and config.runs[run]["kind"] != "aligner":
+        for key, what in (("languages", "an embedding of each language"), ("relative_bias", "distances")):
+            if config.runs[run]["model"].get(key):
+                return f"run {run} has {what} (model.{key}), which a decoder does not know"
+        return None
+    if config.runs[run]["kind"] != "aligner":
         return None
     how = config.tasks[task]["settings"][setting]
     if config.tasks[task]["kind"] == "alignment" and not how.get("model") and not how["train"]:
@@ -1204,9 +1351,21 @@ def data_of_runs(config: Config, runs: Iterable[str]) -> tuple[list[tuple[str, s
     return sorted(mono), sorted(bitext)
 
 
+def data_of_translator(config: Config, task: str) -> list[tuple[str, str]]:
+    """The (corpus, pair) that the translation models of a task are trained on."""
+    [target] = config.tasks[task]["languages"]
+    pair = "-".join(sorted(("en", target)))
+    return [(corpus, pair) for corpus in translation_corpora(config, config.tasks[task]["bitext"])]
+
+
+def translators(config: Config, found: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Of (run, task, setting) those that a translation model is trained for."""
+    return [need for need in found if config.tasks[need[1]]["kind"] == "translation"]
+
+
 def corpora(config: Config) -> list[str]:
-    """The names of all corpora that some run may read."""
-    names = set()
+    """The names of all corpora that some run or translation model may read."""
+    names = {corpus for task in config.tasks.values() for corpus in task.get("bitext", [])}
     for run in config.runs.values():
         data = run.get("data", {})
         names |= {data["mono"]["corpus"]} if "mono" in data else set()

@@ -218,7 +218,7 @@ def describe(args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], l
         "commit": metadata.get("commit"),
         "dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
         "layers": encoder.config.layers,
-        "layer": None if recipe.kind in FINETUNED_KINDS else recipe.recipe.layer_of(encoder.config.layers),
+        "layer": None if recipe.recipe.layer is None else recipe.recipe.layer_of(encoder.config.layers),
         "selection": json.loads(metadata["selection"]) if "selection" in metadata else None,
         "languages": languages,
     }

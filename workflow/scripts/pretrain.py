@@ -29,8 +29,10 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from atomic import atomic_path, write_json
+from atomic import atomic_folder, atomic_path, write_json
 from engine import cost
+from engine.admin import set_residuals
+from engine.assembly import decoder_of_veco
 from engine.attention_rules import Tokens
 from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
@@ -118,6 +120,7 @@ def build_mixture(
     return Mixture(
         sources[data],
         form,
+        source_language=getattr(objective.options, "source", None),
         rows=objective.rows or run.batch.rows,
         row_length=objective.row_length or run.batch.row_length,
         seed=stable_hash(seed, "data", objective.draws_as),
@@ -332,6 +335,8 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
             f"{init.run} ({init.run_hash}); train {init.run} again"
         )
     own = model.state_dict()
+    if init.decoder:
+        given = given | decoder_of_veco(given, model.encoder.config, len(model.decoder.blocks), init.decoder)
     fresh = {name for name in own if name.startswith(init.fresh)} if init.fresh else set()
     missing = sorted(set(own) - fresh - set(given))
     shapes = [
@@ -409,6 +414,14 @@ def rate_of(run: RunConfig, step: int) -> float:
     )
 
 
+def pass_once(model: nn.Module, run: RunConfig, mixture: Mixture, ranks: Ranks) -> None:
+    """The forward passes of one step of the first objective."""
+    objective = run.objectives[0]
+    for batch in next_batches(run, objective, mixture, ranks, 0):
+        with mixed(run, ranks):
+            OBJECTIVES[objective.name].loss(model, batch)
+
+
 def start_objectives(model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks) -> None:
     """Before the first step: momentum copies are taken, queues are filled."""
     for objective, mixture in zip(run.objectives, mixtures, strict=True):
@@ -438,6 +451,9 @@ def pretrain(arguments: argparse.Namespace) -> int:
         load_initial_weights(model, run.init, arguments.init)
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
+    if run.model.admin and run.schedule.steps:  # also before resuming, which then overwrites it
+        mixture = build_mixture(run, run.objectives[0], sources, seed, vocabulary_sha256)
+        set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
     if run.parallel == "shard" and ranks.world_size > 1:
         shard(model, run, ranks)
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
@@ -468,6 +484,13 @@ def pretrain(arguments: argparse.Namespace) -> int:
             state |= {"step": step, "seconds": seconds, "totals": totals, "data": data}
             save_state(folder, step, state, run.checkpoint.keep)
 
+    snapshots = snapshot_steps(run)
+
+    def keep_snapshot(step: int) -> None:
+        weights = whole_state(model)["model"]
+        if ranks.rank == 0:
+            save_weights(folder / "snapshots" / snapshot_name(step), weights, describe(arguments, run, model, step))
+
     while step < run.schedule.steps:
         step += 1
         if run.schedule.first and step == run.schedule.first.steps + 1:
@@ -490,6 +513,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
                 totals[name] = totals.get(name, 0.0) + value
         log.write(step, signals, rate, norm, seen)
         stopped = stop.anywhere(ranks)
+        if step in snapshots:
+            keep_snapshot(step)
         if step < run.schedule.steps and (stopped or step % run.checkpoint.every_steps == 0):
             save()
         if stopped and step < run.schedule.steps:
@@ -544,22 +569,55 @@ def finish(
             "torch": torch.__version__,
         },
     )
+    kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}
+    metadata = describe(arguments, run, model, run.schedule.steps)
+    if run.checkpoint.average > 1:
+        last = snapshot_steps(run)[-run.checkpoint.average :]
+        kept = mean_of([folder / "snapshots" / snapshot_name(step) for step in last], list(kept))
+        metadata["averaged"] = str(len(last))
+    if arguments.snapshots:
+        with atomic_folder(arguments.snapshots) as temporary:  # copies: what was moved, a retry would miss
+            shutil.copytree(folder / "snapshots", temporary, dirs_exist_ok=True)
+    save_weights(arguments.out, kept, metadata)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def describe(arguments: argparse.Namespace, run: RunConfig, model: PretrainingModel, step: int) -> dict[str, str]:
+    """The metadata of the weights after so many steps."""
     metadata = {
         "format": "pt",
         "model": describe_model(run.model),
         "run": run.name,
         "run_hash": run.run_hash,
         "seed": str(arguments.seed),
-        "steps": str(run.schedule.steps),
+        "steps": str(step),
         "commit": commit_id(),
         "vocabulary_sha256": sha256_of(arguments.vocabulary),
         "dtype": "float32",
     }
     if run.model.languages:
         metadata["languages"] = json.dumps(model.encoder.language_codes)
-    kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}
-    save_weights(arguments.out, kept, metadata)
-    shutil.rmtree(folder, ignore_errors=True)
+    return metadata
+
+
+def snapshot_steps(run: RunConfig) -> list[int]:
+    """After which steps weights are kept."""
+    number = run.checkpoint.snapshots
+    return [round(run.schedule.steps * (i + 1) / number) for i in range(number)]
+
+
+def snapshot_name(step: int) -> str:
+    return f"step-{step:09d}.safetensors"
+
+
+def mean_of(files: list[Path], names: list[str]) -> dict[str, Tensor]:
+    """The mean of the weights of several files, one file in memory at a time."""
+    total: dict[str, Tensor] = {}
+    for file in files:
+        weights, _ = load_weights(file)
+        for name in names:
+            total[name] = total.get(name, 0) + weights[name].double()
+    return {name: (tensor / len(files)).float() for name, tensor in total.items()}
 
 
 def parameters_of(model: PretrainingModel, training_only: set[str]) -> dict[str, int]:
@@ -598,7 +656,11 @@ def print_plan(run: RunConfig, model: nn.Module, mixtures: list[Mixture], ranks:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return pretrain(parse_arguments(make_parser(__doc__)))
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run-file", type=Path, required=True, help="resolved run (resolve_run.py writes it)")
     parser.add_argument("--plan", type=Path, required=True, help="sampling plan of this run (plan_sampling.py)")
     parser.add_argument("--shards", type=Path, required=True, help="folder of encoded shards")
@@ -611,10 +673,15 @@ def main() -> int:
     parser.add_argument("--state", type=Path, help="folder of checkpoints (default: state/ beside --out)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--world-size", type=int, help="stop before step 0 unless this many processes were started")
+    parser.set_defaults(snapshots=None)
+    return parser
+
+
+def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    return pretrain(arguments)
+    return arguments
 
 
 if __name__ == "__main__":

@@ -10,13 +10,17 @@ leaves VECO's cross-attention behind. For translation it is an encoder with a de
 Shapes: B rows, S tokens of a source, T of a target, D width, V vocabulary.
 """
 
+import json
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from engine.checkpoint import load_weights
 from engine.model import Decoder, Encoder, MaskedLanguageModelHead, ModelConfig, numbered
 from errors import UserError
+from typed import build
 
 
 class Seq2Seq(nn.Module):
@@ -43,10 +47,10 @@ class Seq2Seq(nn.Module):
         return self.decode(target_BT, self.encoder(source_BS, mask=real_BS), real_BS)
 
 
-def seq2seq_of_veco(
+def decoder_of_veco(
     weights: dict[str, Tensor], config: ModelConfig, decoder_layers: int, which: Literal["last", "first"] = "last"
-) -> Seq2Seq:
-    """From the weights of a VECO run. The decoder's layers are copies: training moves them apart from the encoder's."""
+) -> dict[str, Tensor]:
+    """The weights of a decoder, `decoder.`, out of those of a VECO run: its layers are the encoder's last or first."""
     if not any(name.startswith("cross_attention.") for name in weights):
         raise UserError("the weights have no cross_attention: a decoder is made of those of a run with veco-mono")
     if not 0 < decoder_layers <= config.layers:
@@ -57,10 +61,36 @@ def seq2seq_of_veco(
     moved = {f"encoder.blocks.{layer}.": f"decoder.blocks.{i}." for i, layer in enumerate(chosen)}
     moved |= {f"cross_attention.{layer}.": f"decoder.cross_attention.{i}." for i, layer in enumerate(chosen)}
     moved |= {f"encoder.distances.{layer}.": f"decoder.distances.{i}." for i, layer in enumerate(tables)}
-    state = {name: tensor for name, tensor in weights.items() if name.startswith(("encoder.", "mlm_head."))}
-    for theirs, ours in moved.items():
-        own = {name: tensor for name, tensor in weights.items() if name.startswith(theirs)}
-        state |= {ours + name.removeprefix(theirs): tensor for name, tensor in own.items()}
+    return {
+        ours + name.removeprefix(theirs): tensor.clone()
+        for theirs, ours in moved.items()
+        for name, tensor in weights.items()
+        if name.startswith(theirs)
+    }
+
+
+def seq2seq_of_veco(
+    weights: dict[str, Tensor], config: ModelConfig, decoder_layers: int, which: Literal["last", "first"] = "last"
+) -> Seq2Seq:
+    """From the weights of a VECO run. The decoder's layers are copies: training moves them apart from the encoder's."""
+    own = {name: tensor for name, tensor in weights.items() if name.startswith(("encoder.", "mlm_head."))}
     model = Seq2Seq(config, decoder_layers)
-    model.load_state_dict(state)
+    model.load_state_dict(own | decoder_of_veco(weights, config, decoder_layers, which))
     return model
+
+
+def load_seq2seq(path: str | Path) -> tuple[Seq2Seq, dict[str, str]]:
+    """The network of a weights file that holds an encoder and a decoder, and the file's metadata."""
+    weights, metadata = load_weights(path)
+    layers = {name.split(".")[2] for name in weights if name.startswith("decoder.blocks.")}
+    if "model" not in metadata or not layers:
+        raise UserError(
+            f"{path}: no translation model (no `model` in its metadata, or no decoder); train_translator.py"
+        )
+    model = Seq2Seq(build(ModelConfig, json.loads(metadata["model"]), "model"), len(layers))
+    own = {name: tensor for name, tensor in weights.items() if name.split(".")[0] in ("encoder", "decoder", "mlm_head")}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise UserError(f"{path}: {error}") from None
+    return model, metadata

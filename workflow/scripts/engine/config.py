@@ -88,6 +88,7 @@ class InitConfig:
     run: str
     fresh: tuple[str, ...] = ()  # modules, or prefixes of weights, that keep their random initialisation
     frozen: tuple[str, ...] = ()  # prefixes of weights that are never trained
+    decoder: str | None = None  # first or last: copies of the first or last layers of a VECO run become the decoder
     run_hash: str = ""  # of that run; the plan writes it, so that a changed parent makes this another run
 
 
@@ -95,6 +96,14 @@ class InitConfig:
 class CheckpointConfig:
     every_steps: int = 1000
     keep: int = 2
+    snapshots: int = 0  # weights that are kept for good, equally spaced, the last ones those of the last step
+    average: int = 1  # the final weights are the mean of so many snapshots, the last ones
+
+    def __post_init__(self):
+        if self.average > max(1, self.snapshots):
+            raise UserError(
+                f"checkpoint.average: {self.average} of {self.snapshots} snapshots; keep more, or average less"
+            )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from datasets import DATASETS_TSV, load_datasets
 from errors import UserError
 
 FINETUNED_KINDS = ("classification", "tagging", "question-answering")
-KINDS = (*FINETUNED_KINDS, "retrieval", "mining", "alignment")
+KINDS = (*FINETUNED_KINDS, "retrieval", "mining", "alignment", "translation")
 SELECTIONS = ("en_dev", "mean_dev")
 
 
@@ -52,6 +52,16 @@ class Hyperparameters:
     neighbours: int = 4  # of the ratio margin
     iterations: int = 2  # of the optimal transport
     clamp: bool = False  # before it, similarities that are not positive become tiny ones
+    # translation; the plan makes a run of them, which train_translator.py trains
+    rows: int | None = None  # of a step, packed with pairs, over all devices
+    row_length: int | None = None
+    attention_dropout: float = 0.1
+    label_smoothing: float = 0.0
+    snapshots: int | None = None  # of the weights, equally spaced
+    average: int = 1  # the last so many are averaged
+    save_every: int | None = None  # steps between checkpoints
+    beam: int | None = None
+    penalty: float = 1.0  # score of a translation: its log-probability / length ^ penalty
 
     def points(self) -> list[dict]:
         """Values to try, in a fixed order; one empty point where there is no grid."""
@@ -82,7 +92,7 @@ class Recipe:
     train_languages: list[str] | None = None
     train_limit: int | None = None  # training rows in all, drawn with a fixed seed
     model: dict[str, str] | None = None  # task and setting whose fine-tuned weights predict
-    bitext: dict | None = None  # to fine-tune for retrieval: a run, and alpha and corpora of its sentence pairs
+    bitext: dict | None = None  # retrieval: a run, and alpha and corpora of its pairs; translation: the corpora
 
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
@@ -135,6 +145,11 @@ def _check(recipe: Recipe, path: str) -> None:
     for metric in recipe.metrics:
         require(metric in recipe.chance, f"chance.{metric}", "missing; name the chance level that is printed beside it")
     require(bool(recipe.languages), "languages", "none left at this scale; widen the scale's evaluation languages")
+    if recipe.kind == "translation":
+        for key in ("beam", "snapshots"):
+            require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number is needed")
+        require(hyper.max_length > 2, "recipe.max_length", "at least 3: a token between the two marks")
+        return
     if recipe.kind not in FINETUNED_KINDS:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
         require(ok, "recipe.layer", "say `layer` and `of`, the depth that it is counted in")

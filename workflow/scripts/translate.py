@@ -1,0 +1,148 @@
+"""Translate text, a line for a line, by beam search.
+
+By hand, with the weights of train_translator.py:
+  translate.py --model MODEL.safetensors --spm SPM.model < ENGLISH.txt > GERMAN.txt
+The job form translates the test part of a task, and never looks at its references:
+  translate.py --model M --spm S --recipe RECIPE --raw RAW --validation JSON --run RUN --scale S --seed N --out FOLDER
+It writes a folder, whole or not at all: test-<language>.txt, a translation a line, and predictions.json, which says to
+which model and sources they belong, and how the model learned.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from atomic import atomic_folder, write_json
+from engine.assembly import Seq2Seq, load_seq2seq
+from engine.beam import translate_rows
+from engine.model import FIRST_POSITION
+from engine.rows import sentence_rows
+from engine.tokenizer import Tokenizer
+from errors import UserError, run_main
+from finetune import add_common_arguments, check_vocabulary, pick_device
+from predict import describe
+from tasks import task_module
+from tasks.recipe import load_recipe, raw_paths
+from textfilters import normalise
+
+JOB = ("recipe", "raw", "validation", "run", "scale", "seed", "out")
+
+
+def main() -> None:
+    args = parse_arguments()
+    torch.set_num_threads(args.threads)
+    tokenizer, device = Tokenizer(args.spm), pick_device(args.device)
+    model, metadata = load_seq2seq(args.model)
+    check_vocabulary(metadata, args.model, args.spm)
+    model.to(device).eval()
+    if args.recipe:
+        translate_task(args, model, metadata, tokenizer, device)
+        return
+    lines = read_lines(sys.stdin.buffer.read(), "standard input")
+    for line in translate_lines(model, tokenizer, lines, args.beam, args.penalty, args.batch, device):
+        sys.stdout.buffer.write(line.encode() + b"\n")
+
+
+def parse_arguments() -> SimpleNamespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="weights of train_translator.py")
+    parser.add_argument("--spm", required=True, help="SentencePiece model that they were trained with")
+    parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
+    hand = parser.add_argument_group("by hand")
+    hand.add_argument("--beam", type=int, default=5, help="hypotheses of a sentence (default: %(default)s)")
+    hand.add_argument("--penalty", type=float, default=1.0, help="exponent of the length (default: %(default)s)")
+    job = parser.add_argument_group("job form; beam and penalty are the recipe's")
+    job.add_argument("--recipe", help="resolved recipe (YAML)")
+    job.add_argument("--raw", help="folder of downloads, laid out <host>/<path>")
+    job.add_argument("--validation", type=Path, help="JSON of validate_translator.py")
+    job.add_argument("--run", help="name of the pre-training run, for the record")
+    job.add_argument("--scale", help="name of the scale, for the record")
+    job.add_argument("--seed", type=int, help="evaluation seed, for the record")
+    job.add_argument("--pretrain-seed", type=int, help="seed of the run that the model started from, for the record")
+    job.add_argument("--out", help="folder to write")
+    add_common_arguments(parser)
+    args = parser.parse_args()
+    given = [name for name in JOB if getattr(args, name) is not None]
+    if given and (missing := [f"--{name}" for name in JOB if name not in given]):
+        parser.error(f"{', '.join(missing)} missing; the job form needs them all, by hand none of them")
+    if args.beam < 1:
+        parser.error(f"--beam {args.beam}: at least 1")
+    return args
+
+
+def read_lines(text: bytes, where: str) -> list[str]:
+    r"""Only \n ends a line: other text may hold signs that Python takes for ends of lines."""
+    *lines, rest = text.split(b"\n")
+    lines += [rest] if rest else []
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}, line {number}: not UTF-8 ({error.reason}); convert the text") from None
+    return found
+
+
+def longest_source(model: Seq2Seq) -> int:
+    """Tokens of a row, <s> and </s> included."""
+    return model.encoder.config.positions - FIRST_POSITION
+
+
+def translate_lines(
+    model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str], beam: int, penalty: float, batch_rows: int, device: str
+) -> list[str]:
+    """A line for each line: an empty one for an empty one. The text is normalised as that of training was."""
+    texts = [normalise(line) for line in lines]
+    asked = [number for number, text in enumerate(texts) if text]
+    longest = longest_source(model)
+    rows = sentence_rows(tokenizer, [texts[number] for number in asked], longest + 1)
+    for number, row in zip(asked, rows, strict=True):
+        if len(row) > longest:
+            row[longest - 1 :] = row[-1:]
+            print(f"line {number + 1}: cut at the {longest - 2} pieces that the model has places for", file=sys.stderr)
+    said = [""] * len(texts)
+    for number, ids in zip(asked, translate_rows(model, rows, beam, penalty, batch_rows, device=device), strict=True):
+        said[number] = tokenizer.decode(ids)
+    return said
+
+
+def translate_task(
+    args: SimpleNamespace, model: Seq2Seq, metadata: dict[str, str], tokenizer: Tokenizer, device: str
+) -> None:
+    recipe = load_recipe(args.recipe)
+    module, hyper = task_module(recipe.task), recipe.recipe
+    paths = raw_paths(recipe, args.raw, args.datasets)
+    test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
+    validation = read_validation(args.validation, recipe.languages)
+    with atomic_folder(args.out) as folder:
+        described = {}
+        for language in recipe.languages:
+            sources = test[language].sources
+            said = translate_lines(model, tokenizer, sources, hyper.beam, hyper.penalty, args.batch, device)
+            module.write_predictions(folder / f"test-{language}.txt", said)
+            described[language] = {"n": len(said), "inputs_sha256": module.inputs_of(test[language])}
+            own = validation[language]
+            described[language] |= {"validation": own["points"], "validation_n": own["n"]}
+            print(f"{recipe.task} {language}: {len(said)} translated", flush=True)
+        content = describe(args, recipe, model.encoder, metadata, described)
+        content |= {"beam": hyper.beam, "penalty": hyper.penalty, "averaged": int(metadata.get("averaged", 1))}
+        write_json(folder / "predictions.json", content | {"pretrain_seed": args.pretrain_seed})
+
+
+def read_validation(path: Path, languages: Sequence[str]) -> dict[str, dict]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {language: content[language] for language in languages}
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run validate_translator.py") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not what validate_translator.py writes ({error}); run it again") from None
+
+
+if __name__ == "__main__":
+    run_main(main)
