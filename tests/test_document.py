@@ -139,7 +139,7 @@ def write_wide(spec: dict, root: Path) -> Context:
         made_up.make_context(root, root),
         runs=runs,
         tasks=tasks,
-        canonical=lambda run: run,
+        canonical=lambda run, task: run,
         expected=lambda _: sorted(paths),
     )
 

@@ -110,7 +110,7 @@ def missing_curves(spec: dict, context: Context) -> list[tuple[str, str, str, st
 
 def expected_of(spec: dict, context: Context, run: str) -> list[Path]:
     """The score files of one run of a spec: <run>/<task>/<setting>/seed-<seed>.json."""
-    return [path for path in context.expected(spec) if path.parts[-4] == context.canonical(run)]
+    return [path for path in context.expected(spec) if path.parts[-4] == context.canonical(run, path.parts[-3])]
 
 
 def fold(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, str, str, str]]:
