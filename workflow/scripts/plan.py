@@ -903,6 +903,7 @@ def _check_task(config: Config, name: str) -> None:
     task, shown = config.tasks[name], f"config/tasks/{name}.yaml"
     for index, code in enumerate(task["languages"]):
         _known(code, config.languages, f"{shown}, languages[{index}]", "language")
+    _check_translation(config, name)
     for setting, how in task["settings"].items():
         where = f"{shown}, settings.{setting}"
         for code in how["train"] if isinstance(how["train"], list) else []:
@@ -937,7 +938,6 @@ def _check_task(config: Config, name: str) -> None:
         languages_of["train"] = train_languages(how, task["languages"], task["languages"])
         for key, id_ in expand_datasets(config, task["datasets"], languages_of, shown).items():
             _known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
-    _check_translation(config, name)
     overrides = config.scale.get("task_overrides", {}).get(name, {})
     allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
     changed = f"config/scales/{config.scale_name}.yaml, task_overrides.{name}"
