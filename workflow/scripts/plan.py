@@ -1200,6 +1200,8 @@ def _check_column(config: Config, column: dict, where: str) -> None:
     task = config.tasks[column["task"]]
     by_layer = task["metrics"] if task["kind"] in ("retrieval", "alignment") else []
     metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in by_layer)]
+    if task["kind"] == "translation":
+        metrics.append(f"{task['metric']}-by-update")
     _known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
     languages = {*task["languages"], "en"}
     for key, allowed in (("languages", languages), ("show", languages | {"avg", "gap"})):
