@@ -324,8 +324,9 @@ def is_whole(line: str) -> bool:
         return False
 
 
-def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) -> None:
-    """Copy another run's weights; every weight that is not copied must have been announced as fresh."""
+def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) -> dict[str, str]:
+    """Copy another run's weights; every weight that is not copied must have been announced as fresh. The metadata of
+    the file."""
     if path is None:
         raise UserError(f"the run starts from run {init.run}: give its weights with --init")
     given, metadata = load_weights(path)
@@ -356,6 +357,7 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
         f"not used: {', '.join(unused) or 'none'}",
         file=sys.stderr,
     )
+    return metadata
 
 
 def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:
@@ -447,11 +449,11 @@ def pretrain(arguments: argparse.Namespace) -> int:
     model = PretrainingModel(run)
     if run.model.languages:
         model.encoder.language_codes = languages_of(run)
-    if run.init:
-        load_initial_weights(model, run.init, arguments.init)
+    given = load_initial_weights(model, run.init, arguments.init) if run.init else {}
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
-    if run.model.admin and run.schedule.steps:  # also before resuming, which then overwrites it
+    trained = int(given.get("steps", 0)) > 0  # then so are the residuals
+    if run.model.admin and run.schedule.steps and not trained:  # also before resuming, which overwrites them
         mixture = build_mixture(run, run.objectives[0], sources, seed, vocabulary_sha256)
         set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
     if run.parallel == "shard" and ranks.world_size > 1:
