@@ -491,6 +491,15 @@ def translator_digest(wildcards):
     )
 
 
+def validation_digest(wildcards):
+    """What the learning curve rests on beside the snapshots, which are gone by then: no more of the recipe than that."""
+    resolved = plan.resolve_recipe(
+        PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
+    )
+    limit = resolved["recipe"].get("dev_limit")
+    return plan.digest([plan.recipe_datasets(resolved, plan.DEV_PARTS), limit])
+
+
 def translator_shards(wildcards):
     """The manifests of the encoded shards that a translation model is trained on."""
     stems = bitext_texts(plan.data_of_translator(PLAN, wildcards.task))

@@ -105,7 +105,7 @@ rule train_translator:
 rule validate_translator:
     input:
         script=ancient("workflow/scripts/validate_translator.py"),
-        recipe=recipe,
+        recipe=ancient(recipe),
         snapshots="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/snapshots",
         cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
         plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
@@ -127,6 +127,7 @@ rule validate_translator:
         mem_mb=resource("validate_translator", "mem_mb", 4000),
         runtime=resource("validate_translator", "runtime", 120),
     params:
+        digest=validation_digest,
         raw=raw_root,
         counts=line_counts,
     shell:

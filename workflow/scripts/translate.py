@@ -27,6 +27,7 @@ from errors import UserError, run_main
 from finetune import add_common_arguments, check_vocabulary, pick_device
 from predict import describe
 from tasks import task_module
+from tasks.files import split_lines
 from tasks.recipe import load_recipe, raw_paths
 from textfilters import normalise
 
@@ -43,7 +44,7 @@ def main() -> None:
     if args.recipe:
         translate_task(args, model, metadata, tokenizer, device)
         return
-    lines = read_lines(sys.stdin.buffer.read(), "standard input")
+    lines = split_lines(sys.stdin.buffer.read(), "standard input")
     for line in translate_lines(model, tokenizer, lines, args.beam, args.penalty, args.batch, device):
         sys.stdout.buffer.write(line.encode() + b"\n")
 
@@ -73,19 +74,6 @@ def parse_arguments() -> SimpleNamespace:
     if args.beam < 1:
         parser.error(f"--beam {args.beam}: at least 1")
     return args
-
-
-def read_lines(text: bytes, where: str) -> list[str]:
-    r"""Only \n ends a line: other text may hold signs that Python takes for ends of lines."""
-    *lines, rest = text.split(b"\n")
-    lines += [rest] if rest else []
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{where}, line {number}: not UTF-8 ({error.reason}); convert the text") from None
-    return found
 
 
 def longest_source(model: Seq2Seq) -> int:

@@ -1,7 +1,8 @@
 """Translate the dev part with the weights on the way of a translation model: how it learned, a point for each of them.
 
 Writes {language: {n, points: [{update, epoch, loss, sacrebleu}, ...]}}: the loss is the mean of -log p over all tokens
-of the references, the BLEU that of the translations. Never looks at the test part.
+of the references, the BLEU that of the likeliest next words (a beam of one): another beam for the test part trains and
+validates nothing again. Never looks at the test part.
 """
 
 import argparse
@@ -46,9 +47,7 @@ def main() -> None:
         for language in recipe.languages:
             sources = dev[language].sources[: recipe.recipe.dev_limit]
             gold = module.gold_of(dev[language])[: len(sources)]
-            said = translate_lines(
-                model, tokenizer, sources, recipe.recipe.beam, recipe.recipe.penalty, args.batch, device
-            )
+            said = translate_lines(model, tokenizer, sources, 1, 1.0, args.batch, device)
             point = {"update": update, "epoch": update * per_update, "sacrebleu": bleu(gold, said)}
             point["loss"] = mean_loss(model, tokenizer, sources, gold, args.batch, device)
             found[language]["n"] = len(gold)

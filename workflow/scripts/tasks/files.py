@@ -13,19 +13,24 @@ from atomic import write_text
 from errors import UserError
 
 
-def decode_lines(data: bytes, where: str) -> list[str]:
+def split_lines(data: bytes, where: str) -> list[str]:
     """Lines of a UTF-8 text. Only \\n and \\r\\n end a line: U+2028 and its like occur inside sentences."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(f"{where}, line {line}: not UTF-8; convert the file or download it again") from None
-    if not text.strip():
-        raise UserError(f"{where}: the file is empty; download or make it again")
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def decode_lines(data: bytes, where: str) -> list[str]:
+    """As split_lines, of a file that holds something."""
+    if not data.strip():
+        raise UserError(f"{where}: the file is empty; download or make it again")
+    return split_lines(data, where)
 
 
 def read_lines(path: str | Path) -> list[str]:
