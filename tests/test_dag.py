@@ -17,7 +17,8 @@ import plan
 
 pytestmark = pytest.mark.dag
 
-REAL = {"plan", "resolve_run", "resolve_recipe", "datasets", "errors", "atomic"}  # the rules themselves use these
+# the rules themselves use these
+REAL = {"plan", "resolve_run", "resolve_recipe", "resolve_translator", "datasets", "errors", "atomic"}
 
 STAND_IN = """
 import hashlib, os, sys
@@ -27,6 +28,8 @@ OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--out-tsv", "--missing", "--log-
 OUTPUTS.add("--rejects")
 if "{name}".startswith("clean_"):
     OUTPUTS.add("--counts")
+if "{name}" == "train_translator":
+    OUTPUTS.add("--snapshots")
 values, flag = {{}}, None
 for word in sys.argv[1:]:
     if word.startswith("--"):
@@ -39,7 +42,7 @@ for path in [path for paths in values.values() for path in paths]:
         (path / "gold").mkdir(parents=True, exist_ok=True)
         (path / "MANIFEST.tsv").write_text("path\\tbytes\\tsha256\\n")
         (path / "gold/dirt.tsv").write_text("")
-    elif "{name}" in ("predict", "fast_align"):
+    elif "{name}" in ("predict", "fast_align", "translate") or path.name == "snapshots":
         path.mkdir(parents=True)
         (path / "predictions.json").write_text("{{}}")
     else:
@@ -361,6 +364,49 @@ def test_numerics_of_a_run_reaches_what_starts_from_it(methods):
     # ppa-250k extends mbert as well
     found = planned(methods, "models", settings=METHODS)
     assert (found["pretrain"], found["resolve_run"]) == (2, 2)
+
+
+TRANSLATION = ("runs=[veco-large,veco-large-first-3,transformer-xbig]", "items=[veco/table-04]")
+TABLE = "results/tables/veco/table-04.tex"
+
+
+@pytest.fixture(scope="module")
+def built_with_translation(built, tmp_path_factory) -> Path:
+    """The same tree after the table with three translation models, two of them of one run."""
+    tree = Path(shutil.copytree(built, tmp_path_factory.mktemp("translation") / "tree", symlinks=True))
+    found = planned(tree, TABLE, settings=TRANSLATION)
+    assert found["pretrain"] == 1
+    assert [found[rule] for rule in ("train_translator", "validate_translator", "translate")] == [3, 3, 3]
+    assert "finetune" not in found and "predict" not in found
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke", *TRANSLATION, "--", TABLE)
+    assert not list(tree.glob("results/smoke/translators/*/*/*/*/snapshots")), "they go when they have been validated"
+    assert planned(tree, TABLE, settings=TRANSLATION) == {}
+    return tree
+
+
+@pytest.fixture
+def translation(built_with_translation, tmp_path) -> Path:
+    return Path(shutil.copytree(built_with_translation, tmp_path / "tree", symlinks=True))
+
+
+def test_another_beam_translates_again_and_trains_nothing(translation):
+    edit(translation, "config/tasks/wmt14-en-de.yaml", "beam: 5", "beam: 4")
+    found = planned(translation, TABLE, settings=TRANSLATION)
+    assert (found["translate"], found["score"]) == (3, 3)
+    assert not {"train_translator", "validate_translator", "resolve_translator", "pretrain"} & found.keys()
+
+
+def test_another_smoothing_trains_the_translation_models_alone(translation):
+    edit(translation, "config/tasks/wmt14-en-de.yaml", "label_smoothing: 0.2", "label_smoothing: 0.1")
+    found = planned(translation, TABLE, settings=TRANSLATION)
+    assert (found["train_translator"], found["validate_translator"], found["translate"]) == (3, 3, 3)
+    assert "pretrain" not in found and "encode_corpus" not in found
+
+
+def test_another_decoder_trains_one_translation_model(translation):
+    edit(translation, "config/runs/transformer-xbig.yaml", "layers: 6", "layers: 24")
+    found = planned(translation, TABLE, settings=TRANSLATION)
+    assert (found["train_translator"], found["translate"]) == (1, 1) and "pretrain" not in found
 
 
 def test_a_comment_in_a_run_file_plans_nothing(tree):

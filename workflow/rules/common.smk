@@ -160,7 +160,7 @@ def line_counts(wildcards, output):
 
 
 def launcher(rule):
-    """How the training of a rule is started: plainly, by torchrun on one node, or by one torchrun per node."""
+    """How training is started: plainly, by torchrun on one node, or by one torchrun per node."""
 
     def command(wildcards, resources):
         gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
