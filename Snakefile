@@ -25,7 +25,7 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
-# Everything that pre-training reads, for every run that a table asks for.
+# Everything that pre-training and translation models read, for every run that a table asks for.
 rule data:
     input:
         data_outputs(),

@@ -1,5 +1,6 @@
 """The smoke scale for real, twice from nothing: it ends with a document, and repeats byte for byte."""
 
+import json
 import os
 import re
 import shutil
@@ -104,3 +105,23 @@ def test_a_killed_workflow_continues_its_training(built, tmp_path):
         assert ("continuing after step" in log) == (name == "killed")
         weights[name] = (tree / target).read_bytes()
     assert weights["killed"] == weights["whole"]
+
+
+def test_two_translation_models_for_real(built, tmp_path):
+    """From the built tree to a table: two models, one from VECO. BLEU is that of the command of sacreBLEU."""
+    tree = Path(shutil.copytree(built, tmp_path / "tree", symlinks=True))
+    table = "results/tables/veco/table-03.tex"
+    chosen = ("scale=smoke", "runs=[veco-large,transformer-xbig]", "items=[veco/table-03]")
+    snakemake(tree, "--cores", "2", "--config", *chosen, "--", table)
+    assert (tree / table).exists() and not list(tree.glob("results/smoke/translators/**/snapshots"))
+    [gold] = (tree / "results/smoke/raw").rglob("eng-deu/newstest2014.deu")
+    translated = sorted((tree / "results/smoke/predictions").glob("*/wmt14-en-de/*/seed-1/test-de.txt"))
+    assert len(translated) == 2
+    for said in translated:
+        where = said.parent.relative_to(tree / "results/smoke/predictions")
+        command = [sys.executable, "-m", "sacrebleu", str(gold), "-i", str(said), "-b", "-w", "10"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        content = json.loads((tree / f"results/smoke/scores/{where}.json").read_text())
+        [found] = [one for one in content["scores"] if one["metric"] == "sacrebleu"]
+        assert f"{found['value']:.10f}" == done.stdout.strip()
+        assert [one["update"] for one in content["scores"] if one["metric"] == "sacrebleu-by-update"] == [10, 20]

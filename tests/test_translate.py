@@ -297,7 +297,7 @@ def test_the_curve_is_that_of_the_snapshots_on_dev(tiny):
     for point in curve["points"]:
         model, _ = load_seq2seq(trained(tiny, run) / f"snapshots/step-{point['update']:09d}.safetensors")
         model.eval()
-        said = translate.translate_lines(model, tokenizer, sources, 1, 1.0, 3, "cpu")
+        said = translate.translate_lines(model, tokenizer, sources, 64, 1, 1.0, 3, "cpu")
         assert point["sacrebleu"] == pytest.approx(measure_of(TASK, "sacrebleu")(gold, said), abs=1e-12)
         total, tokens = 0.0, 0
         for source, reference in zip(tokenizer.encode(sources), tokenizer.encode(gold), strict=True):
@@ -334,12 +334,14 @@ def test_a_long_line_is_cut_and_told(tiny):
     sources, _ = sources_of(tiny)
     done = by_hand(tiny, (" ".join(sources * 3) + "\n").encode())
     assert done.returncode == 0 and done.stdout.count(b"\n") == 1
-    assert b"line 1: cut at the 62 pieces" in done.stderr
+    assert b"line 1: longer than 62 pieces, cut there" in done.stderr
 
 
 def test_bad_input_is_told(tiny, tmp_path):
     done = by_hand(tiny, b"good\nb\xffd\n")
     assert done.returncode == 2 and b"standard input, line 2: not UTF-8" in done.stderr and not done.stdout
+    done = by_hand(tiny, b"a\n", "--batch", "0")
+    assert done.returncode == 2 and b"--batch 0: at least 1" in done.stderr
     done = by_hand(tiny, b"a\n", "--recipe", "x")
     assert done.returncode == 2 and b"--raw, --validation, --run, --scale, --seed, --out missing" in done.stderr
     options = job_options(tiny, "veco-large", tmp_path / "predictions")

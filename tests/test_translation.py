@@ -9,7 +9,7 @@ from engine.assembly import Seq2Seq
 from engine.config import ObjectiveConfig
 from engine.data import FIRST_POSITION
 from engine.dist import Ranks
-from engine.objectives import OBJECTIVES
+from engine.objectives import OBJECTIVES, seq2seq, translation
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, PAD
 from errors import UserError
@@ -112,7 +112,7 @@ def test_packed_pairs_have_the_smoothed_loss_of_each_alone(shards, double):  # n
     model, batch = model_of(run_of(OWN)), batch_of(shards)
     found = OBJECTIVES["translation"].loss(model, batch)
     loss, likelihood, n = by_hand(model, batch)
-    assert float(found.sums["loss"]) == pytest.approx(loss, rel=1e-12)
+    assert found.sums["loss"].item() == pytest.approx(loss, rel=1e-12)
     assert found.signals["nll"] == pytest.approx((likelihood, n), rel=1e-12)
     assert OBJECTIVES["translation"].count(batch) == {"loss": n}
 
@@ -121,18 +121,27 @@ def test_without_smoothing_the_loss_is_the_likelihood(shards, double):  # noqa: 
     own = ObjectiveConfig("translation", options={"decoder_layers": 2, "label_smoothing": 0.0})
     model, batch = model_of(run_of(own)), batch_of(shards, own)
     found = OBJECTIVES["translation"].loss(model, batch)
-    assert float(found.sums["loss"]) == pytest.approx(found.signals["nll"][0], rel=1e-12)
+    assert found.sums["loss"].item() == pytest.approx(found.signals["nll"][0], rel=1e-12)
 
 
 def test_a_word_is_predicted_from_the_source_and_the_words_before_it(shards, double):  # noqa: F811
     model, batch = model_of(run_of(OWN)), batch_of(shards)
     seen = watch_embeddings(model.encoder)
-    total = OBJECTIVES["translation"].loss(model, batch).sums["loss"]
-    of_source, of_target = torch.autograd.grad(total, seen)
-    # every token of a source matters, and so does every token that the decoder reads
-    for gradient, side in ((of_source, 0), (of_target, 1)):
-        inside = (batch.fields.document >= 0) & (batch.fields.side == side)
-        assert int((gradient != 0).any(-1).sum()) == int(inside.sum())
+    states, _ = seq2seq.predicting_states(model, batch, translation.no_inputs)
+    source, target = (seq2seq.one_side(batch, side) for side in (0, 1))
+    rows, columns = target.fields.selected.nonzero(as_tuple=True)
+    for n in range(0, len(rows), 7):
+        direction = torch.randn(states.shape[1])
+        of_source, of_target = torch.autograd.grad(states[n] @ direction, seen, retain_graph=True)
+        row, column = rows[n], columns[n]
+        document = target.fields.document[row, column]
+        expected = torch.zeros_like(source.tokens, dtype=torch.bool)
+        expected[row] = source.fields.document[row] == document
+        assert torch.equal((of_source != 0).any(-1), expected)
+        expected = torch.zeros_like(target.tokens, dtype=torch.bool)
+        expected[row] = target.fields.document[row] == document
+        expected[row, column + 1 :] = False
+        assert torch.equal((of_target != 0).any(-1), expected)
 
 
 def test_forward_passes_of_any_size_give_one_gradient(shards, double):  # noqa: F811

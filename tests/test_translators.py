@@ -134,7 +134,7 @@ def test_a_decoder_that_cannot_be_is_refused(own, run, decoder, message):
             {"settings": {"x": {"train": ["de"]}}},
             r"settings\.x\.train: a translation model is trained on all its pairs",
         ),
-        ({"recipes": {"default": {"beam": 5}}}, r"recipes\.default: key 'max_length' is missing"),
+        ({"recipes": {"default": {"beam": 5}}}, r"recipes\.default: key 'numerics' is missing"),
     ],
 )
 def test_a_task_of_translation_that_cannot_be_is_refused(own, change, message):
@@ -143,6 +143,27 @@ def test_a_task_of_translation_that_cannot_be_is_refused(own, change, message):
     own.tasks[DE].update({key: value for key, value in task.items() if value is not None})
     with pytest.raises(UserError, match=message):
         plan._check_task(own, DE)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"average": 30}, r"task_overrides\.wmt14-en-de, recipe\.average: 30 is more than snapshots, 20; lower it"),
+        ({"snapshots": 401}, r"recipe\.snapshots: 401 is more than steps, 400"),
+        ({"warmup_steps": 401}, r"recipe\.warmup_steps: 401 is more than steps, 400"),
+        ({"row_length": 65}, r"recipe\.row_length: 65, and the model has 64 places"),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused_before_any_job(repository, change, message):
+    config = plan.load_config(repository, {"scale": "mini"})
+    config._recipes.clear()
+    config.scale["task_overrides"][DE]["recipe"].update(change)
+    with pytest.raises(UserError, match=message):
+        plan.resolve_translator(config, "veco-large", DE, "pretrained-init")
+
+
+def test_an_aligner_in_a_table_of_translation_stands_for_itself(paper):
+    assert plan.canonical_run(paper, "fast-align", DE) == "fast-align"
 
 
 def test_corpora_are_for_translation_alone(own):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.assembly import seq2seq_of_veco
+from engine.assembly import Seq2Seq, decoder_of_veco
 from engine.attention_rules import own_side
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import FirstPhase, ObjectiveConfig, RunConfig, ScheduleConfig
@@ -29,6 +29,14 @@ def veco_model(run: RunConfig) -> PretrainingModel:
     for layer in model.cross_attention:
         torch.nn.init.normal_(layer.output.weight, std=0.2)
         torch.nn.init.normal_(layer.norm.weight, 1.0, 0.1)
+    return model
+
+
+def seq2seq_of_veco(weights: dict[str, Tensor], decoder_layers: int, which: str = "last") -> Seq2Seq:
+    """As pretrain.py loads it."""
+    own = {name: tensor for name, tensor in weights.items() if name.startswith(("encoder.", "mlm_head."))}
+    model = Seq2Seq(CONFIG, decoder_layers)
+    model.load_state_dict(own | decoder_of_veco(weights, CONFIG, decoder_layers, which))
     return model
 
 
@@ -217,8 +225,8 @@ def test_the_decoder_of_all_layers_is_the_cross_sequence_pass(shards, double):  
     batch = pair_batch(shards)
     with torch.no_grad():
         states = veco.crossed(model, batch, batch.states(model.encoder, own_side))
-        whole = seq2seq_of_veco(model.state_dict(), CONFIG, CONFIG.layers).eval()
-        other_layers = seq2seq_of_veco(model.state_dict(), CONFIG, CONFIG.layers - 1).eval()
+        whole = seq2seq_of_veco(model.state_dict(), CONFIG.layers).eval()
+        other_layers = seq2seq_of_veco(model.state_dict(), CONFIG.layers - 1).eval()
         for chosen in range(0, len(batch.selected), 9):
             row, column, own, other = place_of(batch, chosen)
             source, target = batch.tokens[other][None], batch.tokens[own][None]
@@ -232,7 +240,7 @@ def test_the_decoder_of_all_layers_is_the_cross_sequence_pass(shards, double):  
 
 
 def test_the_decoder_is_torchs_post_ln_decoder(double):  # noqa: F811
-    model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), CONFIG, 2).eval()
+    model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), 2).eval()
     layer = torch.nn.TransformerDecoderLayer(16, 2, 32, 0.0, "gelu", 1e-5, batch_first=True, norm_first=False)
     theirs = torch.nn.TransformerDecoder(layer, 2).eval()
     names = {
@@ -261,7 +269,7 @@ def test_the_decoder_is_torchs_post_ln_decoder(double):  # noqa: F811
 
 
 def test_padding_of_a_source_or_a_target_changes_nothing(double):  # noqa: F811
-    model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), CONFIG, 2).eval()
+    model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), 2).eval()
     source, target = torch.randint(4, 50, (1, 7)), torch.randint(4, 50, (1, 5))
     real = torch.ones(1, 7, dtype=torch.bool)
     alone = model(source, real, target)
@@ -275,7 +283,7 @@ def test_padding_of_a_source_or_a_target_changes_nothing(double):  # noqa: F811
 def test_the_decoder_is_made_of_copies(double, tmp_path, which, layers):  # noqa: F811
     save_weights(tmp_path / "veco", veco_model(run_of(PAIRS)), {"model": describe_model(CONFIG)})
     weights, _ = load_weights(tmp_path / "veco")
-    model = seq2seq_of_veco(weights, CONFIG, 2, which)
+    model = seq2seq_of_veco(weights, 2, which)
     encoder, decoder = model.encoder, model.decoder
     for place, layer in enumerate(layers):
         for ours, theirs in (
@@ -297,6 +305,6 @@ def test_the_decoder_is_made_of_copies(double, tmp_path, which, layers):  # noqa
         p.numel() for part in (encoder.blocks[0], decoder.cross_attention[0]) for p in part.parameters()
     )
     with pytest.raises(UserError, match="decoder_layers: 4 is not between 1 and the 3"):
-        seq2seq_of_veco(weights, CONFIG, 4)
+        seq2seq_of_veco(weights, 4)
     with pytest.raises(UserError, match="no cross_attention"):
-        seq2seq_of_veco({n: t for n, t in weights.items() if n.startswith("encoder.")}, CONFIG, 2)
+        seq2seq_of_veco({n: t for n, t in weights.items() if n.startswith("encoder.")}, 2)

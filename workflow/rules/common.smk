@@ -38,6 +38,9 @@ ALIGNED = plan.any_of(
 TRANSLATED = plan.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "translation"
 )
+NOT_TRANSLATED = [
+    task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
+]
 BITEXT_SETTINGS = {
     task: settings
     for task in PLAN.tasks
@@ -283,9 +286,9 @@ def bitext_texts(data):
     ]
 
 
-def all_data():
-    """(corpus, language) and (corpus, pair) of all text that something is trained on."""
-    mono, bitext = plan.data_of_runs(PLAN, RUNS)
+def data_of(runs):
+    """(corpus, language) and (corpus, pair) of the text of these runs, and of all translation models."""
+    mono, bitext = plan.data_of_runs(PLAN, runs)
     translated = {task for _, task, _ in TRANSLATORS}
     pairs = {
         pair for task in translated for pair in plan.data_of_translator(PLAN, task)
@@ -294,7 +297,7 @@ def all_data():
 
 
 def cleaning_outputs(wildcards):
-    mono, bitext = all_data()
+    mono, bitext = data_of(RUNS)
     return [
         f"{S}/corpus/{stem}.{kind}"
         for stems, text in (
@@ -396,7 +399,7 @@ def training_plots():
 
 
 def data_outputs():
-    mono, bitext = all_data()
+    mono, bitext = data_of(TRAINED)
     return [
         f"{S}/vocab/spm.model",
         *(

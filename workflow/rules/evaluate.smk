@@ -46,11 +46,7 @@ rule finetune:
     benchmark:
         "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
-        task=plan.any_of(
-            task
-            for task, definition in PLAN.tasks.items()
-            if definition["kind"] != "translation" and task not in BITEXT_SETTINGS
-        ),
+        task=plan.any_of(set(NOT_TRANSLATED) - BITEXT_SETTINGS.keys()),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune", "threads", 1)
@@ -116,11 +112,7 @@ rule predict:
         "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
-        task=plan.any_of(
-            task
-            for task, definition in PLAN.tasks.items()
-            if definition["kind"] != "translation"
-        ),
+        task=plan.any_of(NOT_TRANSLATED),
     conda:
         "../../envs/torch.yaml"
     threads: resource("predict", "threads", 1)

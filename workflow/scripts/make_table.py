@@ -358,8 +358,8 @@ def meaning_notes(table: Table) -> list[str]:
 
 def reach_words(table: Table) -> list[str]:
     return [
-        f"{column.heading}: the first snapshot that scores at least {level(column)} on validation data, where "
-        f"{column.reaches} ends on average over seeds; >N: no seed gets there in N updates."
+        f"{column.heading}: the first snapshot that scores at least {level(column)} on validation data, greedily, "
+        f"where {column.reaches} ends on average over seeds; >N: no seed gets there in N updates."
         for column in table.columns
         if column.reaches
     ]

@@ -238,8 +238,11 @@ def load_config(
     config.tables.update(_select(settings, specs["table"]))
     config.figures.update(_select(settings, specs["figure"]))
     for item, spec in config.specs.items():
-        for run, _, _ in needs(config, spec, item):
+        found = needs(config, spec, item)
+        for run, _, _ in found:
             resolve_run(config, run)  # says so here, not in a job, if the scale leaves an objective without data
+        for need in translators(config, found):
+            resolve_translator(config, *need)
     for run in config.listed:
         resolve_run(config, run)
     return config
@@ -795,7 +798,7 @@ def canonical_run(config: Config, name: str, task: str | None = None) -> str:
     of translation with an equal decoder too."""
 
     def how(run: str) -> tuple[str, dict | None]:
-        translates = task in config.tasks and config.tasks[task]["kind"] == "translation"
+        translates = task in config.tasks and config.tasks[task]["kind"] == "translation" and run in config.pretrained
         return recipe_of(config, run), decoder_of(config, run) if translates else None
 
     own = how(name)
@@ -818,6 +821,19 @@ def decoder_of(config: Config, name: str) -> dict:
     return {**decoder, "layers": max(1, layers)}
 
 
+def pair_of(task: dict) -> str:
+    """The language pair of a task of translation, as corpora name it."""
+    return "-".join(sorted(("en", task["languages"][0])))
+
+
+def _check_translator(config: Config, how: dict, parent: dict, where: str) -> None:
+    for small, large in (("average", "snapshots"), ("snapshots", "steps"), ("warmup_steps", "steps")):
+        if how[small] > how[large]:
+            raise UserError(f"{where}.{small}: {how[small]} is more than {large}, {how[large]}; lower it")
+    if how["row_length"] > (places := parent["model"]["positions"] - 2):
+        raise UserError(f"{where}.row_length: {how['row_length']}, and the model has {places} places; lower it")
+
+
 def resolve_translator(config: Config, name: str, task: str, setting: str) -> dict:
     """The run that trains a translation model from the weights of a run, by the task's recipe:
     results/<scale>/translators/<run>/<task>/<setting>/run.yaml. The engine trains it like any other.
@@ -825,15 +841,15 @@ def resolve_translator(config: Config, name: str, task: str, setting: str) -> di
     parent, decoder = resolve_run(config, name), decoder_of(config, name)
     resolved = resolve_recipe(config, task, setting, recipe_of(config, name))
     how = resolved["recipe"]
-    [target] = config.tasks[task]["languages"]
-    corpora = {"-".join(sorted(("en", target))): resolved["bitext"]["corpora"]}
+    corpora = {pair_of(config.tasks[task]): resolved["bitext"]["corpora"]}
+    _check_translator(config, how, parent, f"config/tasks/{task}.yaml or the scale's task_overrides.{task}, recipe")
     same = {"own": [], "fresh": ["decoder"]}.get(decoder["start"])
     init = {"run": trained_run(config, name), "run_hash": run_hash(parent)[:16]}
     init |= {"decoder": decoder["start"]} if same is None else {"fresh": same}
     return {
         "name": f"{name}@{task}",
         "kind": "pretrain",
-        "numerics": resolved["version"],
+        "numerics": how["numerics"],
         "data": {"bitext": {"corpora": corpora, "alpha": 1.0}},
         "model": {**parent["model"], "dropout": how["dropout"], "attention_dropout": how["attention_dropout"]},
         "objectives": [
@@ -960,16 +976,15 @@ def _check_translation(config: Config, name: str) -> None:
         raise UserError(f"{shown}, languages: name the one language that English is translated into")
     if "bitext" not in task:
         raise UserError(f"{shown}: key 'bitext' is missing (the corpora that it is trained on)")
-    pair = "-".join(sorted(("en", task["languages"][0])))
     for index, corpus in enumerate(task["bitext"]):
-        _found(f"{shown}, bitext[{index}]", bitext_ids, corpus, pair, config.datasets, config.languages)
+        _found(f"{shown}, bitext[{index}]", bitext_ids, corpus, pair_of(task), config.datasets, config.languages)
     for recipe, chosen in task["recipes"].items():
         if missing := [key for key in TRANSLATION_KEYS if key not in (chosen or {})]:
             raise UserError(f"{shown}, recipes.{recipe}: key '{missing[0]}' is missing, which kind translation needs")
 
 
 TRANSLATION_KEYS = (
-    "max_length", "rows", "row_length", "device_rows", "steps", "warmup_steps", "peak_lr", "betas", "eps",
+    "numerics", "max_length", "rows", "row_length", "device_rows", "steps", "warmup_steps", "peak_lr", "betas", "eps",
     "weight_decay", "clip", "dropout", "attention_dropout", "label_smoothing", "precision", "save_every", "snapshots",
     "average", "beam", "penalty",
 )  # fmt: skip
@@ -1355,8 +1370,7 @@ def data_of_runs(config: Config, runs: Iterable[str]) -> tuple[list[tuple[str, s
 
 def data_of_translator(config: Config, task: str) -> list[tuple[str, str]]:
     """The (corpus, pair) that the translation models of a task are trained on."""
-    [target] = config.tasks[task]["languages"]
-    pair = "-".join(sorted(("en", target)))
+    pair = pair_of(config.tasks[task])
     return [(corpus, pair) for corpus in translation_corpora(config, config.tasks[task]["bitext"])]
 
 

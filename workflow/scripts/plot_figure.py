@@ -50,8 +50,8 @@ METRICS = {
     "error-rate-by-layer": ("error rate, per cent (less is better)", "mean over {languages} languages"),
     f"sacrebleu{BY_UPDATE}": (
         "sacreBLEU",
-        "on validation data, newstest2013 or what a generated world has in its place, because the test set is looked "
-        "at once (the paper does not say which set its curves are of)",
+        "on greedily translated validation data, newstest2013 or what a generated world has in its place, because the "
+        "test set is looked at once (the paper does not say which set its curves are of)",
     ),
 }
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}

@@ -453,6 +453,11 @@ def pretrain(arguments: argparse.Namespace) -> int:
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
     trained = int(given.get("steps", 0)) > 0  # then so are the residuals
+    if run.model.admin and trained and run.init.fresh:
+        raise UserError(
+            f"run {run.name}, init.fresh: with model.admin the residuals of fresh layers would stay unset beside "
+            "trained ones; start from an untrained run, or leave model.admin out"
+        )
     if run.model.admin and run.schedule.steps and not trained:  # also before resuming, which overwrites them
         mixture = build_mixture(run, run.objectives[0], sources, seed, vocabulary_sha256)
         set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
@@ -579,9 +584,13 @@ def finish(
         metadata["averaged"] = str(len(last))
     if arguments.snapshots:
         with atomic_folder(arguments.snapshots) as temporary:  # copies: what was moved, a retry would miss
-            shutil.copytree(folder / "snapshots", temporary, dirs_exist_ok=True)
+            for step in snapshot_steps(run):
+                shutil.copyfile(folder / "snapshots" / snapshot_name(step), temporary / snapshot_name(step))
     save_weights(arguments.out, kept, metadata)
-    shutil.rmtree(folder, ignore_errors=True)
+    gone = folder.with_suffix(".done")  # at once: a retry after a kill in here must not find a part of it
+    shutil.rmtree(gone, ignore_errors=True)
+    os.replace(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def describe(arguments: argparse.Namespace, run: RunConfig, model: PretrainingModel, step: int) -> dict[str, str]:

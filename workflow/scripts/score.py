@@ -1,4 +1,5 @@
-"""Score predictions against gold. Knows no model; needs no package but PyYAML.
+"""Score predictions against gold. Knows no model; needs no package but PyYAML, and for translations
+sacrebleu and sacremoses.
 
 The job form scores a folder that predict.py wrote, against the upstream files:
   score.py --recipe RECIPE --predictions FOLDER --raw RAW --out SCORE.json
@@ -230,6 +231,7 @@ def signature(recipe, described: dict) -> str:
         return "|".join([*parts, f"aligner={described['aligner']}", f"version={recipe.version}"])
     if recipe.kind == "translation":
         parts += [bleu.signature(), *(f"{key}={described[key]}" for key in ("beam", "penalty", "averaged"))]
+        parts.append("curve=greedy")
     elif recipe.kind == "alignment":
         parts += [
             f"layer={described['layer']}/{described['layers']}",

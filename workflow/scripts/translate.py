@@ -24,7 +24,7 @@ from engine.model import FIRST_POSITION
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
-from finetune import add_common_arguments, check_vocabulary, pick_device
+from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
 from predict import describe
 from tasks import task_module
 from tasks.files import split_lines
@@ -45,7 +45,10 @@ def main() -> None:
         translate_task(args, model, metadata, tokenizer, device)
         return
     lines = split_lines(sys.stdin.buffer.read(), "standard input")
-    for line in translate_lines(model, tokenizer, lines, args.beam, args.penalty, args.batch, device):
+    longest = model.encoder.config.positions - FIRST_POSITION
+    beam = 5 if args.beam is None else args.beam
+    penalty = 1.0 if args.penalty is None else args.penalty
+    for line in translate_lines(model, tokenizer, lines, longest, beam, penalty, args.batch, device):
         sys.stdout.buffer.write(line.encode() + b"\n")
 
 
@@ -55,8 +58,8 @@ def parse_arguments() -> SimpleNamespace:
     parser.add_argument("--spm", required=True, help="SentencePiece model that they were trained with")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
     hand = parser.add_argument_group("by hand")
-    hand.add_argument("--beam", type=int, default=5, help="hypotheses of a sentence (default: %(default)s)")
-    hand.add_argument("--penalty", type=float, default=1.0, help="exponent of the length (default: %(default)s)")
+    hand.add_argument("--beam", type=int, help="hypotheses of a sentence (default: 5)")
+    hand.add_argument("--penalty", type=float, help="exponent of the length (default: 1)")
     job = parser.add_argument_group("job form; beam and penalty are the recipe's")
     job.add_argument("--recipe", help="resolved recipe (YAML)")
     job.add_argument("--raw", help="folder of downloads, laid out <host>/<path>")
@@ -71,28 +74,33 @@ def parse_arguments() -> SimpleNamespace:
     given = [name for name in JOB if getattr(args, name) is not None]
     if given and (missing := [f"--{name}" for name in JOB if name not in given]):
         parser.error(f"{', '.join(missing)} missing; the job form needs them all, by hand none of them")
-    if args.beam < 1:
-        parser.error(f"--beam {args.beam}: at least 1")
+    if given and (args.beam is not None or args.penalty is not None):
+        parser.error("--beam and --penalty are for translating by hand; in the job form the recipe has them")
+    for name in ("beam", "batch"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            parser.error(f"--{name} {getattr(args, name)}: at least 1")
     return args
 
 
-def longest_source(model: Seq2Seq) -> int:
-    """Tokens of a row, <s> and </s> included."""
-    return model.encoder.config.positions - FIRST_POSITION
-
-
 def translate_lines(
-    model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str], beam: int, penalty: float, batch_rows: int, device: str
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    longest: int,
+    beam: int,
+    penalty: float,
+    batch_rows: int,
+    device: str,
 ) -> list[str]:
-    """A line for each line: an empty one for an empty one. The text is normalised as that of training was."""
+    """A line for each line: an empty one for an empty one. The text is normalised as that of training was, and a source
+    of more than `longest` tokens with its two marks is cut."""
     texts = [normalise(line) for line in lines]
     asked = [number for number, text in enumerate(texts) if text]
-    longest = longest_source(model)
     rows = sentence_rows(tokenizer, [texts[number] for number in asked], longest + 1)
     for number, row in zip(asked, rows, strict=True):
         if len(row) > longest:
             row[longest - 1 :] = row[-1:]
-            print(f"line {number + 1}: cut at the {longest - 2} pieces that the model has places for", file=sys.stderr)
+            print(f"line {number + 1}: longer than {longest - 2} pieces, cut there", file=sys.stderr)
     said = [""] * len(texts)
     for number, ids in zip(asked, translate_rows(model, rows, beam, penalty, batch_rows, device=device), strict=True):
         said[number] = tokenizer.decode(ids)
@@ -107,11 +115,12 @@ def translate_task(
     paths = raw_paths(recipe, args.raw, args.datasets)
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     validation = read_validation(args.validation, recipe.languages)
+    longest = longest_row(recipe, model.encoder)
     with atomic_folder(args.out) as folder:
         described = {}
         for language in recipe.languages:
             sources = test[language].sources
-            said = translate_lines(model, tokenizer, sources, hyper.beam, hyper.penalty, args.batch, device)
+            said = translate_lines(model, tokenizer, sources, longest, hyper.beam, hyper.penalty, args.batch, device)
             module.write_predictions(folder / f"test-{language}.txt", said)
             described[language] = {"n": len(said), "inputs_sha256": module.inputs_of(test[language])}
             own = validation[language]

@@ -17,17 +17,16 @@ import torch.nn.functional as F
 
 from atomic import write_json
 from engine.assembly import Seq2Seq, load_seq2seq
+from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows
 from engine.tokenizer import EOS, Tokenizer
 from errors import UserError, run_main
-from finetune import add_common_arguments, check_vocabulary, pick_device
+from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
 from plan_sampling import read_plan
 from tasks import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
 from textfilters import normalise
-from translate import longest_source, translate_lines
-
-IGNORED = -100
+from translate import translate_lines
 
 
 def main() -> None:
@@ -47,9 +46,10 @@ def main() -> None:
         for language in recipe.languages:
             sources = dev[language].sources[: recipe.recipe.dev_limit]
             gold = module.gold_of(dev[language])[: len(sources)]
-            said = translate_lines(model, tokenizer, sources, 1, 1.0, args.batch, device)
+            longest = longest_row(recipe, model.encoder)
+            said = translate_lines(model, tokenizer, sources, longest, 1, 1.0, args.batch, device)
             point = {"update": update, "epoch": update * per_update, "sacrebleu": bleu(gold, said)}
-            point["loss"] = mean_loss(model, tokenizer, sources, gold, args.batch, device)
+            point["loss"] = mean_loss(model, tokenizer, sources, gold, longest, args.batch, device)
             found[language]["n"] = len(gold)
             found[language]["points"].append(point)
             print(f"{language} update {update}: {point['sacrebleu']:.2f} BLEU, loss {point['loss']:.4f}", flush=True)
@@ -67,7 +67,10 @@ def parse_arguments() -> SimpleNamespace:
     parser.add_argument("--batch", type=int, default=64, help="sentences at once (default: %(default)s)")
     parser.add_argument("--out", required=True, help="JSON to write")
     add_common_arguments(parser)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.batch < 1:
+        parser.error(f"--batch {args.batch}: at least 1")
+    return args
 
 
 def snapshots_of(folder: Path) -> list[tuple[int, Path]]:
@@ -93,22 +96,22 @@ def mean_loss(
     tokenizer: Tokenizer,
     sources: Sequence[str],
     references: Sequence[str],
+    longest: int,
     batch_rows: int,
     device: str,
 ) -> float:
-    """-log p of a token of the references, their ends included; what does not fit the model is cut."""
-    longest = longest_source(model)
+    """-log p of a token of the references, their ends included; what is longer than `longest` with its marks is cut."""
     source_rows = sentence_rows(tokenizer, [normalise(line) for line in sources], longest)
-    said = [ids[: longest - 1] for ids in tokenizer.encode([normalise(line) for line in references])]
+    said = [ids[: longest - 2] for ids in tokenizer.encode([normalise(line) for line in references])]
     total, tokens = 0.0, 0
     for batch in ordered_batches([len(row) for row in source_rows], batch_rows):
         source_BS, real_BS = pad([source_rows[i] for i in batch], device)
         target_BT, inside_BT = pad([[EOS, *said[i]] for i in batch], device)
         wanted_BT, _ = pad([[*said[i], EOS] for i in batch], device)
-        logits_BTV = model.logits(model(source_BS, real_BS, target_BT)).float()
-        labels = wanted_BT.masked_fill(~inside_BT, IGNORED).flatten()
-        total += F.cross_entropy(logits_BTV.flatten(0, 1), labels, ignore_index=IGNORED, reduction="sum").item()
-        tokens += int(inside_BT.sum())
+        states_ND, wanted_N = model(source_BS, real_BS, target_BT)[inside_BT], wanted_BT[inside_BT]
+        for states, wanted in zip(states_ND.split(CHUNK), wanted_N.split(CHUNK), strict=True):
+            total += F.cross_entropy(model.logits(states).float(), wanted, reduction="sum").item()
+        tokens += len(wanted_N)
     return total / tokens
 
 

@@ -3,9 +3,10 @@
 For understanding it is the encoder alone: engine/checkpoint.load_encoder takes `encoder.` out of any run's weights and
 leaves VECO's cross-attention behind. For translation it is an encoder with a decoder:
 
-    of mBART and mT5   their own decoder; the weights have the names of Seq2Seq as they are
-    of VECO            all layers as the encoder; as the decoder copies of the last (or first) few, each with its
-                       cross-attention between self-attention and FFN       VECO, section 2.4
+    of mBART   its own decoder; the weights have the names of Seq2Seq as they are
+    of VECO    all layers as the encoder; as the decoder copies of the last (or first) few, each with its
+               cross-attention between self-attention and FFN       VECO, section 2.4
+    of others  fresh decoder layers
 
 Shapes: B rows, S tokens of a source, T of a target, D width, V vocabulary.
 """
@@ -67,16 +68,6 @@ def decoder_of_veco(
         for name, tensor in weights.items()
         if name.startswith(theirs)
     }
-
-
-def seq2seq_of_veco(
-    weights: dict[str, Tensor], config: ModelConfig, decoder_layers: int, which: Literal["last", "first"] = "last"
-) -> Seq2Seq:
-    """From the weights of a VECO run. The decoder's layers are copies: training moves them apart from the encoder's."""
-    own = {name: tensor for name, tensor in weights.items() if name.startswith(("encoder.", "mlm_head."))}
-    model = Seq2Seq(config, decoder_layers)
-    model.load_state_dict(own | decoder_of_veco(weights, config, decoder_layers, which))
-    return model
 
 
 def load_seq2seq(path: str | Path) -> tuple[Seq2Seq, dict[str, str]]:

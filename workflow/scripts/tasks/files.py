@@ -19,7 +19,7 @@ def split_lines(data: bytes, where: str) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{where}, line {line}: not UTF-8; convert the file or download it again") from None
+        raise UserError(f"{where}, line {line}: not UTF-8; convert the text, or download the file again") from None
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -53,6 +53,7 @@ class Hyperparameters:
     iterations: int = 2  # of the optimal transport
     clamp: bool = False  # before it, similarities that are not positive become tiny ones
     # translation; the plan makes a run of them, which train_translator.py trains
+    numerics: int = 1  # raised by hand when a change of the engine should train the models again
     rows: int | None = None  # of a step, packed with pairs, over all devices
     row_length: int | None = None
     attention_dropout: float = 0.1
@@ -148,7 +149,7 @@ def _check(recipe: Recipe, path: str) -> None:
     if recipe.kind == "translation":
         for key in ("beam", "snapshots"):
             require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number is needed")
-        require(hyper.max_length > 2, "recipe.max_length", "at least 3: a token between the two marks")
+        require(hyper.max_length > 2, "recipe.max_length", "at least 3: a piece between the two marks")
         return
     if recipe.kind not in FINETUNED_KINDS:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
