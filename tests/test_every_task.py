@@ -163,7 +163,10 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
 
 
 def test_every_task_and_setting_stands_above():
-    assert {task: sorted(one["settings"]) for task, one in CONFIG.tasks.items()} == SETTINGS_OF
+    settings = {task: sorted(one["settings"]) for task, one in CONFIG.tasks.items()}
+    for task in ("wmt14-en-de", "wmt14-en-fr"):  # test_translate.py runs these
+        assert settings.pop(task) == ["pretrained-init", "random-init"]
+    assert settings == SETTINGS_OF
     assert len(SETTINGS_OF) == 11 and len(JOBS) == 23
 
 
@@ -211,7 +214,7 @@ def test_the_model_of_another_setting_is_refused(tiny):
 COUNTED = sorted(
     task
     for task, one in CONFIG.tasks.items()
-    if {"*", *plan.task_languages(CONFIG, task)} & set(one.get("counts", {}).get("test", {}))
+    if task in SETTINGS_OF and {"*", *plan.task_languages(CONFIG, task)} & set(one.get("counts", {}).get("test", {}))
 )
 
 

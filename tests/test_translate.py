@@ -171,11 +171,14 @@ def job_options(tiny, run: str, out: Path) -> dict:
     return {**files, "run": run, "scale": "smoke", "seed": 1, "pretrain_seed": 1}
 
 
-def sources_of(tiny, run: str = "veco-large", part: str = "test") -> tuple[list[str], list[str]]:
-    recipe = load_recipe(recipe_file(tiny, run))
-    module, paths = task_module(TASK), raw_paths(recipe, tiny.raw, REPOSITORY / "config/datasets.tsv")
+def paths_of_task(tiny) -> dict[str, Path]:
+    return raw_paths(load_recipe(recipe_file(tiny, "veco-large")), tiny.raw, REPOSITORY / "config/datasets.tsv")
+
+
+def sources_of(tiny, part: str = "test") -> tuple[list[str], list[str]]:
+    module = task_module(TASK)
     read = module.read_test if part == "test" else module.read_dev
-    lines = read(paths, ["de"], {})["de"]
+    lines = read(paths_of_task(tiny), ["de"], {})["de"]
     return lines.sources, module.gold_of(lines)
 
 
@@ -287,10 +290,40 @@ def test_kills_change_no_weight(tiny, tmp_path):
     )
 
 
+@pytest.mark.parametrize("run", ["veco-large", "deep-transformer"])
+def test_two_processes_train_the_model_of_one(tiny, tmp_path, run):
+    """The same losses, snapshots and mean; for deep-transformer the residuals are set on both ranks alike."""
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    still = {"model": {"dropout": 0.0, "attention_dropout": 0.0}}  # it draws anew on each rank
+    call(train_translator, **training_options(tiny, run, alone, **still))
+    options = training_options(tiny, run, together, **still)
+    words = [str(part) for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launcher, str(SCRIPTS / "train_translator.py"), *words, "--world-size", "2"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    losses = [
+        [json.loads(line)["translation/nll"] for line in (folder / "train.jsonl").read_text().splitlines()]
+        for folder in (alone, together)
+    ]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+    names = sorted(path.relative_to(alone) for path in alone.rglob("*.safetensors"))
+    assert names == sorted(path.relative_to(together) for path in together.rglob("*.safetensors")) and len(names) == 3
+    for name in names:
+        one, two = load_weights(alone / name)[0], load_weights(together / name)[0]
+        assert one.keys() == two.keys()
+        assert all(torch.allclose(one[key], two[key], atol=2e-3) for key in one), name
+
+
 def test_the_curve_is_that_of_the_snapshots_on_dev(tiny):
     run = "veco-large"
     curve = json.loads(validated(tiny, run).read_text())["de"]
-    sources, gold = sources_of(tiny, run, "dev")
+    sources, gold = sources_of(tiny, "dev")
     assert curve["n"] == len(gold) == 12
     tokenizer = Tokenizer(tiny.spm)
     cost = json.loads((trained(tiny, run) / "cost.json").read_text())
@@ -309,6 +342,25 @@ def test_the_curve_is_that_of_the_snapshots_on_dev(tiny):
         assert point["loss"] == pytest.approx(total / tokens, rel=1e-5)
         pairs = cost["objectives"]["translation"]["items"] * point["update"] / cost["steps"]
         assert point["epoch"] == pytest.approx(pairs / tiny.pairs)
+
+
+def test_translating_looks_at_no_reference(tiny, tmp_path, monkeypatch):
+    module = task_module(TASK)
+    call(translate, **job_options(tiny, "veco-large", tmp_path / "seeing"))
+    read = module.read_test
+    blind = {
+        language: lines._replace(references=None) for language, lines in read(paths_of_task(tiny), ["de"], {}).items()
+    }
+    monkeypatch.setattr(module, "read_test", lambda *_: blind)
+    call(translate, **job_options(tiny, "veco-large", tmp_path / "blind"))
+    for name in ("test-de.txt", "predictions.json"):
+        assert (tmp_path / "seeing" / name).read_bytes() == (tmp_path / "blind" / name).read_bytes()
+
+
+def test_line_counts_of_the_upstream_files_are_asserted(tiny, tmp_path):
+    with pytest.raises(UserError, match=r"20 rows where the upstream file has 3003"):
+        call(translate, **job_options(tiny, "veco-large", tmp_path / "predictions"), counts="upstream")
+    assert not (tmp_path / "predictions").exists()
 
 
 def by_hand(tiny, text: bytes, *extra: str) -> subprocess.CompletedProcess:
