@@ -826,7 +826,7 @@ def pair_of(task: dict) -> str:
     return "-".join(sorted(("en", task["languages"][0])))
 
 
-def _check_translator(config: Config, how: dict, parent: dict, where: str) -> None:
+def _check_translator(how: dict, parent: dict, where: str) -> None:
     for small, large in (("average", "snapshots"), ("snapshots", "steps"), ("warmup_steps", "steps")):
         if how[small] > how[large]:
             raise UserError(f"{where}.{small}: {how[small]} is more than {large}, {how[large]}; lower it")
@@ -842,7 +842,7 @@ def resolve_translator(config: Config, name: str, task: str, setting: str) -> di
     resolved = resolve_recipe(config, task, setting, recipe_of(config, name))
     how = resolved["recipe"]
     corpora = {pair_of(config.tasks[task]): resolved["bitext"]["corpora"]}
-    _check_translator(config, how, parent, f"config/tasks/{task}.yaml or the scale's task_overrides.{task}, recipe")
+    _check_translator(how, parent, f"config/tasks/{task}.yaml or the scale's task_overrides.{task}, recipe")
     same = {"own": [], "fresh": ["decoder"]}.get(decoder["start"])
     init = {"run": trained_run(config, name), "run_hash": run_hash(parent)[:16]}
     init |= {"decoder": decoder["start"]} if same is None else {"fresh": same}
