@@ -22,7 +22,11 @@ include: "workflow/rules/vocabulary.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/translate.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/claims.smk"
+include: "workflow/rules/audit.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/site.smk"
 
 
 # Everything that pre-training and translation models read, for every run that a table asks for.

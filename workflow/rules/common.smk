@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
 import plan
 from errors import UserError
-from yamlfiles import did_you_mean
 
 try:
     PLAN = plan.load_config(".", config)
@@ -38,6 +37,8 @@ ALIGNED = plan.any_of(
 TRANSLATED = plan.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "translation"
 )
+TABLES = plan.any_of(PLAN.tables)  # <paper>/<item>
+FIGURES = plan.any_of(PLAN.figures)
 NOT_TRANSLATED = [
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
 ]
@@ -69,8 +70,7 @@ wildcard_constraints:
         recipe for task in PLAN.tasks.values() for recipe in task["recipes"]
     ),
     seed=r"\d+",
-    paper=plan.any_of(spec["paper"] for spec in PLAN.specs.values()),
-    item=plan.any_of(spec["item"] for spec in PLAN.specs.values()),
+    item=r"[^/]+/[^/]+",
 
 
 def code(script):
@@ -128,7 +128,7 @@ def shards_root(wildcards, output):
 
 
 def scores_root(wildcards, output):
-    return f"{S}/scores"
+    return plan.evidence(PLAN, "scores")
 
 
 def download_options(wildcards, output):
@@ -153,7 +153,7 @@ def settings_options(wildcards, output):
     return " ".join(
         f"--override {shlex.quote(f'{key}={json.dumps(value)}')}"
         for key, value in plan.changed_settings(PLAN).items()
-        if key in ("papers", "items", "runs", "seeds")
+        if key in ("papers", "items", "runs", "seeds", "scores_from")
     )
 
 
@@ -533,12 +533,7 @@ def all_scores(wildcards):
 
 
 def spec_of(wildcards):
-    item = f"{wildcards.paper}/{wildcards.item}"
-    if item not in PLAN.specs:
-        raise WorkflowError(
-            f"no table or figure {item} in config/tables and config/figures: {did_you_mean(item, PLAN.specs)}"
-        )
-    return PLAN.specs[item]
+    return PLAN.specs[wildcards.item]
 
 
 def spec_scores(wildcards):
@@ -574,6 +569,7 @@ VIEW = plan.digest(
         "description": PLAN.scale["description"],
         "world": WORLD,
         "seeds": PLAN.seeds,
+        "scores": plan.evidence(PLAN, "scores"),
         "runs": sorted(PLAN.selected),
         "canonical": CANONICAL,
         "tasks": {

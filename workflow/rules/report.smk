@@ -39,18 +39,20 @@ rule collect_scores:
 rule make_table:
     input:
         script="workflow/scripts/make_table.py",
-        spec="config/tables/{paper}/{item}.yaml",
+        spec="config/tables/{item}.yaml",
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
         papers="config/published/papers.tsv",
         scores=spec_scores,
     output:
-        table="results/tables/{paper}/{item}.tex",
+        table="results/tables/{item}.tex",
     log:
-        f"{S}/logs/make_table/{{paper}}/{{item}}.log",
+        f"{S}/logs/make_table/{{item}}.log",
     benchmark:
-        f"{S}/benchmarks/make_table/{{paper}}/{{item}}.tsv"
+        f"{S}/benchmarks/make_table/{{item}}.tsv"
+    wildcard_constraints:
+        item=TABLES,
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -71,19 +73,21 @@ rule make_table:
 rule plot_figure:
     input:
         script="workflow/scripts/plot_figure.py",
-        spec="config/figures/{paper}/{item}.yaml",
+        spec="config/figures/{item}.yaml",
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
         papers="config/published/papers.tsv",
         scores=spec_scores,
     output:
-        pdf="results/figures/{paper}/{item}.pdf",
-        png="results/figures/{paper}/{item}.png",
+        pdf="results/figures/{item}.pdf",
+        png="results/figures/{item}.png",
     log:
-        f"{S}/logs/plot_figure/{{paper}}/{{item}}.log",
+        f"{S}/logs/plot_figure/{{item}}.log",
     benchmark:
-        f"{S}/benchmarks/plot_figure/{{paper}}/{{item}}.tsv"
+        f"{S}/benchmarks/plot_figure/{{item}}.tsv"
+    wildcard_constraints:
+        item=FIGURES,
     conda:
         "../../envs/data.yaml"
     threads: 1

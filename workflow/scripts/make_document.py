@@ -25,6 +25,7 @@ from tables import (
     item_name,
     label,
     load_context,
+    no_file,
     paper_names,
     read_rows,
     scale_words,
@@ -101,7 +102,7 @@ def missing_curves(spec: dict, context: Context) -> list[tuple[str, str, str, st
             for column in spec["columns"]:
                 reason = why_missing(row, column["task"], column_setting(column, group), context)
                 if reason is None and not any(path.exists() for path in expected_of(spec, context, row["run"])):
-                    reason = "no score file found; its jobs have not run"
+                    reason = no_file(context)
                 if reason:
                     name = f"{row['label']} ({row['run']})" if row.get("run") else row["label"]
                     rows.append((group["title"], name, "curve", reason))

@@ -186,7 +186,7 @@ class Config:
     @cached_property
     def selected(self) -> frozenset[str]:
         """The runs that tables may ask for: those of config.yaml, or else of the scale, or else all."""
-        chosen = self.settings.get("runs") or self.scale.get("runs") or "all"
+        chosen = self.settings.get("runs") or ("all" if self.from_reference else self.scale.get("runs")) or "all"
         return frozenset(self.runs if chosen == "all" else chosen)
 
     @cached_property
@@ -195,10 +195,15 @@ class Config:
         return [name for name, run in self.runs.items() if run["kind"] != "aligner"]
 
     @property
+    def from_reference(self) -> bool:
+        """Are tables made from the reference scores that lie in the repository, with nothing trained?"""
+        return self.settings.get("scores_from") == "reference"
+
+    @property
     def listed(self) -> list[str]:
         """The runs that somebody asks for, by name or by the word all: `models` trains them, table or not."""
         chosen = self.settings.get("runs") or self.scale.get("runs") or []
-        return sorted(self.runs if chosen == "all" else chosen)
+        return [] if self.from_reference else sorted(self.runs if chosen == "all" else chosen)
 
 
 def load_config(
@@ -1309,8 +1314,36 @@ def seeds_of(config: Config, run: str) -> list[int]:
     return [1] if config.runs[run]["kind"] == "aligner" else config.seeds
 
 
+def evidence(config: Config, kind: str) -> str:
+    """The folder of what tables, figures, claims and the report rest on: `scores`, `trainings` or `corpus`. With
+    `scores_from: reference` that of the repository, where no rule writes."""
+    return f"reference/{kind}/{config.scale_name}" if config.from_reference else f"results/{config.scale_name}/{kind}"
+
+
 def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:
-    return f"results/{config.scale_name}/scores/{run}/{task}/{setting}/seed-{seed}.json"
+    return f"{evidence(config, 'scores')}/{run}/{task}/{setting}/seed-{seed}.json"
+
+
+def training_path(config: Config, run: str, seed: int) -> str:
+    """What a pre-training cost, and its curves in short."""
+    return f"{evidence(config, 'trainings')}/{trained_run(config, run)}/seed-{seed}.json"
+
+
+def training_paths(config: Config, runs: Iterable[str]) -> list[str]:
+    """Of those runs that are trained here, one of each seed of pre-training."""
+    trained = {trained_run(config, run) for run in runs if run in config.selected and run in config.pretrained}
+    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    return _existing(config, [training_path(config, run, seed) for run in sorted(trained) for seed in seeds])
+
+
+def corpus_counts(config: Config) -> list[str]:
+    """The sizes of the corpora after cleaning."""
+    return _existing(config, [f"{evidence(config, 'corpus')}/counts.json"])
+
+
+def _existing(config: Config, paths: list[str]) -> list[str]:
+    """Of reference files those that there are: what is not among them stays an empty cell."""
+    return [path for path in paths if (config.root / path).exists()] if config.from_reference else paths
 
 
 def score_paths(config: Config, spec: dict) -> list[str]:
@@ -1328,7 +1361,7 @@ def all_score_paths(config: Config) -> list[str]:
 
 
 def _paths_of_needs(config: Config, found: list[tuple[str, str, str]]) -> list[str]:
-    return [score_path(config, *need, seed) for need in found for seed in seeds_of(config, need[0])]
+    return _existing(config, [score_path(config, *need, seed) for need in found for seed in seeds_of(config, need[0])])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from tables import (
     load_expected,
     load_spec,
     models,
+    no_file,
     scale_words,
     why_missing,
 )
@@ -166,7 +167,7 @@ def read_curves(spec: dict, context: Context) -> Curves:
             points = points_of(one, metric, listed)
             chances += [one.chance(code, metric) for code in listed]
         else:
-            reason = why_missing(row, task, setting, context) or "no score file found; its jobs have not run"
+            reason = why_missing(row, task, setting, context) or no_file(context)
             missing.append((row["label"], reason))
         if printed or points:
             lines.append(Line(row["label"], row.get("run"), points, printed, depth, style))

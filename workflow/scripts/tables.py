@@ -92,6 +92,7 @@ class Context:
     description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
+    reference: bool = False  # the scores are those of the repository
     unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
 
 
@@ -389,11 +390,12 @@ def load_context(
             (plan.canonical_run(config, run, task), task, setting)
             for run, task, setting in plan.needs(config, spec, f"{spec['paper']}/{spec['item']}")
         }
-        return [
+        paths = [
             scores_root / run / task / setting / f"seed-{seed}.json"
             for run, task, setting in sorted(keys)
             for seed in plan.seeds_of(config, run)
         ]
+        return [path for path in paths if path.exists()] if config.from_reference else paths
 
     context = Context(
         scale=scale,
@@ -405,6 +407,7 @@ def load_context(
         description=config.scale.get("description", ""),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
+        reference=config.from_reference,
         unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
     )
     return context, config.tables, config.figures
@@ -528,10 +531,14 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     return context.unfit(run, task, setting)
 
 
+def no_file(context: Context) -> str:
+    return "not among the reference scores" if context.reference else "no score file found; its jobs have not run"
+
+
 def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
     """The cell of a column that stands for one task."""
     if results is None or not results.by_seed:
-        return Cell(reason="no score file found; its jobs have not run")
+        return Cell(reason=no_file(context))
     metric, direction = column.metric, column.direction
     if column.reaches:
         return cell_of_reaching(column, results)

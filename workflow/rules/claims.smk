@@ -1,0 +1,1 @@
+# The claims ledger: what the papers say, tried on the scores.
