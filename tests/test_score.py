@@ -13,7 +13,7 @@ import score
 from engine import bleu
 from errors import UserError
 from resolved import files_of
-from scores import load_results
+from scores import items_of, load_results, packed_items
 from tasks import tatoeba, ud_pos, wmt14_en_de, xnli
 from tasks.recipe import load_recipe, raw_paths
 from test_tasks import ud_tgz, word, xnli_row, xnli_zip
@@ -384,3 +384,41 @@ def test_translations_are_scored_by_hand(translated, tmp_path):
     result = json.loads((tmp_path / "score.json").read_text())
     assert result["signature"] == bleu.signature()
     assert result["scores"] == score.score_folder(translated)["scores"][:3]
+
+
+# --- test items ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "right", "wrong"), [("xnli", "neutral", "entailment"), ("ud-pos", "NOUN", "VERB")])
+def test_the_items_of_a_score_add_up_to_it(world, task, right, wrong):
+    job = world(task, "cross-lingual-transfer")
+    path = job.predictions / "test-de.tsv"
+    path.write_text(path.read_text().replace(right, wrong, 1))
+    content = score.score_folder(job)
+    for language in ("de", "fr"):
+        (headline,) = {entry["metric"] for entry in content["scores"]} & set(content["items"][language])
+        above, below = items_of(content, language, headline)
+        (value,) = (e["value"] for e in content["scores"] if (e["language"], e["metric"]) == (language, headline))
+        assert 100 * sum(above) / sum(below) == pytest.approx(value, abs=1e-9)
+    assert content["scores"][0]["value"] < 100
+
+
+def test_a_retrieved_pair_counts_in_both_directions(world):
+    content = score.score_folder(world("tatoeba", "zero-shot-retrieval"))
+    above, below = items_of(content, "de", "accuracy")
+    assert (above, below) == ([2.0, 2.0, 1.0], [2.0, 2.0, 2.0])  # at layer 2 the third English one finds the second
+    (value,) = (e["value"] for e in content["scores"] if (e["language"], e["metric"]) == ("de", "accuracy"))
+    assert 100 * sum(above) / sum(below) == pytest.approx(value)
+
+
+def test_items_are_kept_to_four_digits_and_damage_is_told(world):
+    shares = [(1 / 3, 1), (1.0, 1), (0.0, 1)]
+    content = {"run": "r", "task": "xquad", "items": {"de": {"f1": packed_items(shares)}}}
+    above, below = items_of(content, "de", "f1")
+    assert above == pytest.approx([1 / 3, 1, 0], abs=5e-5) and below == [1, 1, 1]
+    assert items_of(content, "fr", "f1") is None and items_of({}, "de", "f1") is None
+    assert items_of({"items": {"de": {"f1": packed_items([(4, 70), (0, 3)])}}}, "de", "f1") == ([4, 0], [70, 3])
+    for damage in ({"num": "b64:AAAA"}, {"n": 2}, {"num": "x"}):
+        broken = {**content, "items": {"de": {"f1": content["items"]["de"]["f1"] | damage}}}
+        with pytest.raises(UserError, match=r"xquad.* items of de f1: damaged"):
+            items_of(broken, "de", "f1")

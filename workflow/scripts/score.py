@@ -20,7 +20,7 @@ from engine.alignments import Alignment, diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
 from errors import UserError, run_main
-from scores import BY_UPDATE
+from scores import BY_UPDATE, packed_items
 from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
 
 CHANCES = {
@@ -78,7 +78,7 @@ def score_folder(args: SimpleNamespace) -> dict:
     paths = raw_paths(recipe, args.raw, args.datasets)
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     metrics = {metric: recipe.chance[metric] for metric in recipe.metrics}
-    scores = []
+    scores, items = [], {}
     for language in recipe.languages:
         check_inputs(folder, described, language, module.inputs_of(test[language]))
         gold = module.gold_of(test[language])
@@ -88,6 +88,8 @@ def score_folder(args: SimpleNamespace) -> dict:
         if recipe.kind == "retrieval":
             by_layer = tatoeba.read_layer_predictions(folder / f"layers-{language}.tsv", gold)
             scores += retrieval_entries(language, gold, by_layer, described["layer"])
+            both = [by_layer[direction, described["layer"]] for direction in tatoeba.DIRECTIONS]
+            items[language] = items_of_directions(recipe.task, gold, both)
             if by_layer["en-xx", described["layer"]] != predictions:
                 raise UserError(f"{folder}: test-{language}.tsv and layers-{language}.tsv disagree; predict again")
         elif recipe.kind == "alignment" and described["layers"] is not None:
@@ -97,6 +99,8 @@ def score_folder(args: SimpleNamespace) -> dict:
             scores += alignment_entries(metrics, language, gold, by_layer, described["layer"])
         else:
             scores += entries(recipe.task, metrics, language, gold, predictions, where)
+        if recipe.kind != "retrieval":
+            items |= items_of_task(recipe.task, language, gold, predictions)
         if recipe.kind == "translation":
             scores += validation_entries(folder, described, language)
     return {
@@ -105,7 +109,24 @@ def score_folder(args: SimpleNamespace) -> dict:
         "selection": described.get("selection"),
         "signature": signature(recipe, described),
         "scores": scores,
+        **({"items": items} if items else {}),
     }
+
+
+def items_of_task(task: str, language: str, gold: list, predictions: list) -> dict:
+    """What each test item adds to the headline metric; nothing for BLEU, which is no ratio of sums."""
+    name, metric = next(iter(task_module(task).METRICS.items()))
+    if metric.shares is None:
+        return {}
+    return {language: {name: packed_items(metric.shares(gold, predictions))}}
+
+
+def items_of_directions(task: str, gold: list[int], found: list[list[int]]) -> dict:
+    """Of a sentence pair both directions together."""
+    name, metric = next(iter(task_module(task).METRICS.items()))
+    columns = [metric.shares(gold, predictions) for predictions in found]
+    pairs = [tuple(map(sum, zip(*of_item, strict=True))) for of_item in zip(*columns, strict=True)]
+    return {name: packed_items(pairs)}
 
 
 def score_file(args: SimpleNamespace) -> dict:

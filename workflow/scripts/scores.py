@@ -4,10 +4,14 @@ A score file is results/{scale}/scores/{run}/{task}/{setting}/seed-{seed}.json. 
 nothing else, so what is wrong with a number is said here, with the file's name.
 """
 
+import base64
 import json
 import math
 import re
 import statistics
+import sys
+import zlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,6 +174,58 @@ def scores_of(content: dict, path: Path) -> list[Score]:
             )
         )
     return scores
+
+
+# --- test items: what one adds to a score, above and below the fraction line ----------------------------------------
+
+PACKED = "b64:"
+FINE = 10_000  # shares of one answer are kept to four digits
+
+
+def packed_items(shares: Sequence[tuple[float, float]]) -> dict:
+    """As a score file keeps them: whole numbers of two bytes, compressed. What is no whole number is multiplied first,
+    and a row of ones below the line goes without saying."""
+    scale = 1 if all(float(above).is_integer() for above, _ in shares) else FINE
+    packed = {"n": len(shares), "num": pack([round(above * scale) for above, _ in shares])}
+    if scale > 1:
+        packed["scale"] = scale
+    if any(below != 1 for _, below in shares):
+        packed["den"] = pack([int(below) for _, below in shares])
+    return packed
+
+
+def pack(numbers: Sequence[int]) -> str:
+    values = array("H", numbers)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return PACKED + base64.b64encode(zlib.compress(values.tobytes(), 9)).decode("ascii")
+
+
+def unpack(text: str) -> list[int]:
+    if not text.startswith(PACKED):
+        raise ValueError(f"does not begin with {PACKED}")
+    values = array("H", zlib.decompress(base64.b64decode(text.removeprefix(PACKED), validate=True)))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tolist()
+
+
+def items_of(content: Mapping, language: str, metric: str) -> tuple[list[float], list[float]] | None:
+    """(above, below) of every test item of a language: the score is 100 x sum(above) / sum(below), and of an error rate
+    100 minus that. None where the file keeps none of this metric."""
+    found = content.get("items", {}).get(language, {}).get(metric)
+    if found is None:
+        return None
+    try:
+        scale = found.get("scale", 1)
+        above = [number / scale for number in unpack(found["num"])]
+        below = [float(number) for number in unpack(found["den"])] if "den" in found else [1.0] * len(above)
+        if not len(above) == len(below) == found["n"]:
+            raise ValueError(f"{len(above)} and {len(below)} numbers of {found['n']} items")
+    except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
+        named = " ".join(str(content.get(key)) for key in NAMED_BY_PATH)
+        raise UserError(f"score of {named}, items of {language} {metric}: damaged ({error}); score again") from None
+    return above, below
 
 
 def is_number(value: object) -> bool:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from engine.metrics import Share, ratio
+
 ASCII_PUNCTUATION = frozenset(string.punctuation)
 ARTICLES = {
     "en": re.compile(r"\b(a|an|the)\b"),
@@ -85,19 +87,20 @@ def same(gold: Sequence[str], found: Sequence[str]) -> float:
     return float(list(gold) == list(found))
 
 
-def mean_of_best(
+def best_shares(
     questions: Sequence[Question], answers: dict[str, str], tokens_of: Callable[[Question], Tokens], alike: Alike
-) -> float:
-    """Over questions, of the best over their gold answers, in percent; a question without an answer counts 0."""
+) -> list[Share]:
+    """Of each question the best over its gold answers; one without an answer counts 0."""
     if not questions:
         raise ValueError("no questions")
-    total = 0.0
+    shares = []
     for question in questions:
+        tokens, best = tokens_of(question), 0.0
         if question.id in answers:
-            tokens = tokens_of(question)
             found = tokens(answers[question.id])
-            total += max(alike(tokens(gold), found) for gold in question.answers)
-    return 100 * total / len(questions)
+            best = max(alike(tokens(gold), found) for gold in question.answers)
+        shares.append((best, 1))
+    return shares
 
 
 def by_squad(question: Question) -> Tokens:
@@ -108,20 +111,28 @@ def by_mlqa(question: Question) -> Tokens:
     return mlqa_tokens(question.language)
 
 
+def squad_f1_shares(questions: Sequence[Question], answers: dict[str, str]) -> list[Share]:
+    return best_shares(questions, answers, by_squad, token_f1)
+
+
 def squad_f1(questions: Sequence[Question], answers: dict[str, str]) -> float:
-    return mean_of_best(questions, answers, by_squad, token_f1)
+    return ratio(squad_f1_shares(questions, answers))
 
 
 def squad_exact_match(questions: Sequence[Question], answers: dict[str, str]) -> float:
-    return mean_of_best(questions, answers, by_squad, same)
+    return ratio(best_shares(questions, answers, by_squad, same))
+
+
+def mlqa_f1_shares(questions: Sequence[Question], answers: dict[str, str]) -> list[Share]:
+    return best_shares(questions, answers, by_mlqa, token_f1)
 
 
 def mlqa_f1(questions: Sequence[Question], answers: dict[str, str]) -> float:
-    return mean_of_best(questions, answers, by_mlqa, token_f1)
+    return ratio(mlqa_f1_shares(questions, answers))
 
 
 def mlqa_exact_match(questions: Sequence[Question], answers: dict[str, str]) -> float:
-    return mean_of_best(questions, answers, by_mlqa, same)
+    return ratio(best_shares(questions, answers, by_mlqa, same))
 
 
 def first_words(questions: Sequence[Question], count: int = 5) -> dict[str, str]:

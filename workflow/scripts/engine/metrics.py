@@ -10,17 +10,30 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 Measure = Callable[[Sequence[Any], Sequence[Any]], float]  # of gold and predictions
+# What one test item adds above and below the fraction line: a score is 100 x the one sum / the other.
+Share = tuple[float, float]
+Shares = Callable[[Sequence[Any], Sequence[Any]], list[Share]]  # of gold and predictions, one of each item
 
 
 class Metric(NamedTuple):
     measure: Measure
     chance: str  # what is printed beside it, by the names of score.py
+    shares: Shares | None = None  # of the headline metric: what is resampled to tell how certain a difference is
+
+
+def ratio(shares: Sequence[Share]) -> float:
+    above, below = (sum(column) for column in zip(*shares, strict=True))
+    return 100 * above / below if above else 0.0
 
 
 def accuracy(gold: Sequence[Hashable], predictions: Sequence[Hashable]) -> float:
+    return ratio(answer_shares(gold, predictions))
+
+
+def answer_shares(gold: Sequence[Hashable], predictions: Sequence[Hashable]) -> list[Share]:
     if not gold or len(gold) != len(predictions):
         raise ValueError(f"{len(predictions)} predictions for {len(gold)} gold labels")
-    return 100 * sum(g == p for g, p in zip(gold, predictions, strict=True)) / len(gold)
+    return [(g == p, 1) for g, p in zip(gold, predictions, strict=True)]
 
 
 def tag_accuracy(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
@@ -61,30 +74,37 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 def run_f1(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
     """Micro F1 over the runs of all sentences."""
-    return micro_f1(gold, predictions, runs)
+    return ratio(run_shares(gold, predictions))
 
 
 def span_f1(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
     """Micro F1 over the entities of all sentences: type, first and last token must be right."""
-    return micro_f1(gold, predictions, spans)
+    return ratio(span_shares(gold, predictions))
 
 
-def micro_f1(
+def run_shares(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> list[Share]:
+    return f1_shares(gold, predictions, runs)
+
+
+def span_shares(gold: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> list[Share]:
+    return f1_shares(gold, predictions, spans)
+
+
+def f1_shares(
     gold: Sequence[Sequence[str]],
     predictions: Sequence[Sequence[str]],
     parts: Callable[[Sequence[str]], set[tuple[str, int, int]]],
-) -> float:
+) -> list[Share]:
+    """Of each sentence twice what is right, and what is in gold plus what is predicted: F1 = 2 P R / (P + R)."""
     if not gold or len(gold) != len(predictions):
         raise ValueError(f"{len(predictions)} tagged sentences for {len(gold)} gold sentences")
-    correct = in_gold = predicted = 0
+    shares = []
     for gold_tags, tags in zip(gold, predictions, strict=True):
         if len(gold_tags) != len(tags):
             raise ValueError(f"{len(tags)} tags for {len(gold_tags)} tokens")
         gold_parts, found = parts(gold_tags), parts(tags)
-        correct += len(gold_parts & found)
-        in_gold += len(gold_parts)
-        predicted += len(found)
-    return 200 * correct / (in_gold + predicted) if correct else 0.0
+        shares.append((2 * len(gold_parts & found), len(gold_parts) + len(found)))
+    return shares
 
 
 def flatten(gold: Sequence) -> list:

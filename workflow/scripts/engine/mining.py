@@ -1,13 +1,22 @@
 """Mining of translations out of two piles of sentences (BUCC): candidates, threshold, F1 of id pairs."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+
+from engine.metrics import Share, ratio
 
 Pair = tuple[str, str]  # foreign id, English id
 
 
 def pair_f1(gold: Collection[Pair], found: Collection[Pair]) -> float:
-    right = len(set(gold) & set(found))
-    return 200 * right / (len(set(gold)) + len(set(found))) if right else 0.0
+    return ratio(pair_shares(gold, found)) if gold or found else 0.0
+
+
+def pair_shares(gold: Collection[Pair], found: Collection[Pair]) -> list[Share]:
+    """Of each foreign sentence that is in a pair: twice what is right of it, and what is in gold plus what is found."""
+    right = Counter(foreign for foreign, _ in set(gold) & set(found))
+    named = Counter(foreign for pairs in (set(gold), set(found)) for foreign, _ in pairs)
+    return [(2 * right[foreign], named[foreign]) for foreign in sorted(named)]
 
 
 def greedy(candidates: Iterable[tuple[float, int, int]]) -> list[tuple[float, int, int]]:

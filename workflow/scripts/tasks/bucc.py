@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.metrics import Metric
-from engine.mining import Pair, pair_f1
+from engine.mining import Pair, pair_f1, pair_shares
 from errors import UserError
 from tasks.files import check_count, decode_lines, fingerprint, read_bytes, read_lines, tar_members, write_lines
 
-METRICS = {"f1": Metric(pair_f1, "nothing")}
+METRICS = {"f1": Metric(pair_f1, "nothing", pair_shares)}
 PARTS = {"dev": "sample", "test": "training"}
 
 

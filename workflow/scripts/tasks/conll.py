@@ -7,7 +7,7 @@ IOB2 in later copies. Everything is read as IOB2. dev is testa, test is testb.
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.metrics import Metric, span_f1, tag_accuracy
+from engine.metrics import Metric, span_f1, span_shares, tag_accuracy
 from errors import UserError
 from tasks.entities import decode_latin, is_table, labels_of, parse_columns, sentences_in_iob2
 from tasks.files import check_count, read_bytes, read_zip_member
@@ -15,7 +15,7 @@ from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predic
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
 
-METRICS = {"f1": Metric(span_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
+METRICS = {"f1": Metric(span_f1, "shuffled-tags", span_shares), "accuracy": Metric(tag_accuracy, "majority")}
 LABELS = labels_of(("LOC", "MISC", "ORG", "PER"))
 ZIP_MEMBERS = {"train": "train.txt", "dev": "valid.txt", "test": "test.txt"}  # of the public copy of the English part
 COLUMNS = (2, 3, 4, 5)

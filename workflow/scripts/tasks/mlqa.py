@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.answers import Question, mlqa_exact_match, mlqa_f1
+from engine.answers import Question, mlqa_exact_match, mlqa_f1, mlqa_f1_shares
 from engine.metrics import Metric
 from errors import UserError
 from tasks.files import check_count, read_zip_bytes
@@ -25,7 +25,7 @@ from tasks.squad import (
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
-METRICS = {"f1": Metric(mlqa_f1, "first-words"), "exact-match": Metric(mlqa_exact_match, "first-words")}
+METRICS = {"f1": Metric(mlqa_f1, "first-words", mlqa_f1_shares), "exact-match": Metric(mlqa_exact_match, "first-words")}
 LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
 NAMED = re.compile(r"context-(\w+)-question-(\w+)")
 

@@ -6,7 +6,7 @@ A zip of one archive per language with the files train, dev and test; a line is 
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.metrics import Metric, span_f1, tag_accuracy
+from engine.metrics import Metric, span_f1, span_shares, tag_accuracy
 from errors import UserError
 from tasks.entities import is_table, labels_of, parse_columns
 from tasks.files import check_count, decode_lines, read_lines, read_zip_bytes, tar_members
@@ -14,7 +14,7 @@ from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predic
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
 
-METRICS = {"f1": Metric(span_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
+METRICS = {"f1": Metric(span_f1, "shuffled-tags", span_shares), "accuracy": Metric(tag_accuracy, "majority")}
 LABELS = labels_of(("LOC", "ORG", "PER"))
 
 

@@ -7,14 +7,14 @@ read without quote handling.
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.metrics import Metric, accuracy
+from engine.metrics import Metric, accuracy, answer_shares
 from errors import UserError
 from tasks.files import check_count, decode_lines, read_lines, tar_members
 from tasks.labels import Pair, gold_of, inputs_of, parse_labels, read_label_predictions, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of labels.py, as every task module has them
 
-METRICS = {"accuracy": Metric(accuracy, "majority")}
+METRICS = {"accuracy": Metric(accuracy, "majority", answer_shares)}
 LABELS = ("0", "1")  # 1: both sentences say the same
 COLUMNS = ["id", "sentence1", "sentence2", "label"]
 

@@ -7,7 +7,7 @@ has no other: models are selected on the last tenth of the English training ques
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.answers import Question, squad_exact_match, squad_f1
+from engine.answers import Question, squad_exact_match, squad_f1, squad_f1_shares
 from engine.metrics import Metric
 from errors import UserError
 from tasks.files import check_count
@@ -15,7 +15,10 @@ from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, read_t
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
-METRICS = {"f1": Metric(squad_f1, "first-words"), "exact-match": Metric(squad_exact_match, "first-words")}
+METRICS = {
+    "f1": Metric(squad_f1, "first-words", squad_f1_shares),
+    "exact-match": Metric(squad_exact_match, "first-words"),
+}
 NAMES = {
     "ar": "arabic",
     "bn": "bengali",

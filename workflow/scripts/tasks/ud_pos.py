@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.metrics import Metric, run_f1, tag_accuracy
+from engine.metrics import Metric, run_f1, run_shares, tag_accuracy
 from errors import UserError
 from tasks.conllu import TAGS, parse_conllu
 from tasks.files import check_count, decode_lines, read_lines, tar_members
@@ -12,7 +12,7 @@ from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predic
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of tags.py, as every task module has them
 
-METRICS = {"f1": Metric(run_f1, "shuffled-tags"), "accuracy": Metric(tag_accuracy, "majority")}
+METRICS = {"f1": Metric(run_f1, "shuffled-tags", run_shares), "accuracy": Metric(tag_accuracy, "majority")}
 LABELS = TAGS
 
 

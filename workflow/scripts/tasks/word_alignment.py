@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.alignments import Alignment, Link, error_rate, precision, recall
+from engine.alignments import Alignment, Link, agreement_shares, error_rate, precision, recall
 from engine.metrics import Metric
 from errors import UserError
 from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
 
 METRICS = {
-    "error-rate": Metric(error_rate, "diagonal"),
+    "error-rate": Metric(error_rate, "diagonal", agreement_shares),
     "precision": Metric(precision, "diagonal"),
     "recall": Metric(recall, "diagonal"),
 }

@@ -6,14 +6,14 @@ Every table is read without quote handling, because the sentences hold bare quot
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.metrics import Metric, accuracy
+from engine.metrics import Metric, accuracy, answer_shares
 from errors import UserError
 from tasks.files import check_count, read_lines, read_zip_member
 from tasks.labels import Pair, gold_of, inputs_of, parse_labels, read_label_predictions, write_predictions
 
 __all__ = ["gold_of", "inputs_of", "write_predictions"]  # of labels.py, as every task module has them
 
-METRICS = {"accuracy": Metric(accuracy, "majority")}
+METRICS = {"accuracy": Metric(accuracy, "majority", answer_shares)}
 LABELS = ("contradiction", "entailment", "neutral")
 TRAIN_LABELS = {"contradictory": "contradiction", **{label: label for label in LABELS}}  # XNLI-MT's word for it
 

@@ -6,7 +6,7 @@ Training and selection on English SQuAD 1.1, or on its machine translations (XTR
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.answers import Question, squad_exact_match, squad_f1
+from engine.answers import Question, squad_exact_match, squad_f1, squad_f1_shares
 from engine.metrics import Metric
 from tasks.squad import (
     gold_of,
@@ -20,7 +20,10 @@ from tasks.squad import (
 
 __all__ = ["gold_of", "inputs_of", "read_predictions", "write_predictions"]  # of squad.py
 
-METRICS = {"f1": Metric(squad_f1, "first-words"), "exact-match": Metric(squad_exact_match, "first-words")}
+METRICS = {
+    "f1": Metric(squad_f1, "first-words", squad_f1_shares),
+    "exact-match": Metric(squad_exact_match, "first-words"),
+}
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
