@@ -26,6 +26,7 @@ from tables import (
     Group,
     Row,
     build,
+    load_context,
     load_spec,
     make_column,
     mark_best,
@@ -388,7 +389,55 @@ def test_a_row_that_shares_another_runs_scores_has_a_footnote(repository, scores
 def test_fewer_seeds_than_expected_are_told(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0), 3: (62.0, 52.0)})
     text = make_table.render_latex(build(small_spec(), made_up.make_context(repository, scores)))
-    assert "2 of 3 seeds have a score." in text and "over 2 seeds" in text
+    words = "2 of 3 seeds have a score; seed 2: not run, or training diverged."
+    assert r"\texttt{xlm-r}\textsuperscript{a}" in text and rf"\textsuperscript{{a}} {words}" in text
+    assert "over 2 seeds" in text
+
+
+def test_seeds_without_a_score_are_told_by_task_in_every_format(repository, scores):
+    for seed in (1, 2, 3):
+        write_tasks(scores, "xlm-r", {"xnli": {"accuracy": [60.0]}}, seed)
+    write_tasks(scores, "xlm-r", {"mlqa": {"f1": [50.0]}}, 2)
+    columns = [XNLI | {"languages": ["l0"]}, {"task": "mlqa", "metric": "f1", "languages": ["l0"]}]
+    seeds = [
+        scores / f"xlm-r/{task}/cross-lingual-transfer/seed-{n}.json" for task in ("xnli", "mlqa") for n in (1, 2, 3)
+    ]
+    context = dataclasses.replace(every_task(repository, scores), expected=lambda _: seeds)
+    table = build(small_spec(columns=columns), context)
+    [row] = [row for row in table.rows if row.run == "xlm-r"]
+    assert row.lacking == {("mlqa", "cross-lingual-transfer"): (1, 3)} and row.expected_seeds == 3
+    words = "mlqa: 1 of 3 seeds have a score; seeds 1, 3: not run, or training diverged."
+    assert make_table.row_notes(row, table) == [words]
+    for form in ("latex", "markdown", "html"):
+        assert words in make_table.RENDER[form](table)
+    complete = build(small_spec(columns=columns[:1]), context)
+    assert all(not row.lacking for row in complete.rows)
+
+
+def test_a_seed_that_an_average_over_tasks_lacks_is_told(repository, scores):
+    for seed in (1, 2):
+        write_tasks(scores, "xlm-r", {"xnli": {"accuracy": [60.0]}}, seed)
+    languages = write_tasks(scores, "xlm-r", {"mlqa": {"f1": [50.0], "exact-match": [30.0]}}, 1)
+    paths = [scores / f"xlm-r/{task}/cross-lingual-transfer/seed-{n}.json" for task in ("xnli", "mlqa") for n in (1, 2)]
+    context = dataclasses.replace(every_task(repository, scores), expected=lambda _: paths)
+    table = build(xtreme_spec(("xnli", "mlqa"), languages[:1]), context)
+    assert make_table.row_notes(table.rows[0], table) == [
+        "mlqa: 1 of 2 seeds have a score; seed 2: not run, or training diverged."
+    ]
+    assert table.rows[0].cells[0].files == (paths[0], paths[2])
+
+
+def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
+    """The plan leaves out files that the repository does not have; a row still knows how many seeds there should be."""
+    for seed in (1, 3):
+        made_up.write_score(tmp_path, "xlm-r", "xnli", "cross-lingual-transfer", seed, [made_up.entry("en", 60.0)])
+    context, specs, _ = load_context(
+        repository / "config/config.yaml", "mini", tmp_path, ["scores_from=reference", "items=[ernie-m/table-01]"]
+    )
+    rows = build(specs["ernie-m/table-01"], context).groups[0].rows
+    [row] = [row for row in rows if row.run == "xlm-r"]
+    assert row.lacking == {("xnli", "cross-lingual-transfer"): (2,)} and row.expected_seeds == 3
+    assert {cell.reason for cell in rows[0].cells} == {"not among the reference scores"}
 
 
 def test_a_row_copied_in_the_wrong_order_is_shown_as_printed_and_marked(repository, scores):
@@ -975,7 +1024,7 @@ def test_the_same_scores_are_the_same_bytes(repository, scores, form):
         render(build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores)))
         for _ in range(2)
     )
-    assert once == twice and once.isascii() == (form != "markdown")
+    assert once == twice and once.isascii() == (form not in ("markdown", "html"))
 
 
 def test_csv_has_every_cell_and_no_difference_between_worlds(repository, scores):

@@ -21,7 +21,7 @@ class Cell:
     scope: str = ""
     columns: int = 1
     rows: int = 1
-    kind: str = ""  # names of its CSS classes: number, published, ours, best, missing
+    kind: str = ""  # names of its CSS classes: number, published, ours, missing, quiet
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ STYLE = """
   --shade: #212830; --line: #7d8590; --thin: #3a424c; --focus: #ffb070; --good: #7fd89a; --bad: #ff9d9d; } }
 * { box-sizing: border-box; }
 html { background: var(--ground); color: var(--text); font: 100%/1.5 system-ui, "Helvetica Neue", Arial, sans-serif; }
-body { margin: 0 auto; max-width: 80rem; padding: 0 1rem 3rem; overflow-wrap: break-word; }
+body { margin: 0 auto; max-width: 100rem; padding: 0 1rem 3rem; overflow-wrap: break-word; }
 h1, h2, h3 { line-height: 1.25; margin: 1.6em 0 0.5em; }
 p, ul.notes, dl { max-width: 48rem; }
 a { color: var(--link); }
@@ -149,17 +149,16 @@ table { border-collapse: collapse; border-top: 2px solid var(--line); border-bot
   font-size: 0.85rem; font-variant-numeric: tabular-nums; }
 caption { caption-side: top; text-align: left; }
 .caption { position: sticky; left: 0; max-width: min(48rem, calc(100vw - 2.5rem)); padding: 0 0 0.4rem; }
-th, td { padding: 0.15rem 0.5rem; text-align: left; vertical-align: top; font-weight: normal; }
+th, td { padding: 0.15rem 0.4rem; text-align: left; vertical-align: top; font-weight: normal; }
 thead th { border-bottom: 1px solid var(--line); font-weight: 600; vertical-align: bottom; }
 thead th[scope=colgroup] { text-align: center; }
 tbody { border-top: 1px solid var(--line); }
 tbody th[scope=rowgroup] { font-weight: 600; }
 .group { position: sticky; left: 0.5rem; display: inline-block; max-width: calc(100vw - 3rem); white-space: normal; }
 tbody tr { border-top: 1px solid var(--thin); }
-tbody th[scope=row] { max-width: 22rem; min-width: 6rem; }
+tbody th[scope=row] { max-width: 22rem; } tbody th code { white-space: nowrap; }
 .number { white-space: nowrap; }
 td.ours, th.ours { background: var(--shade); }
-.best { font-weight: 700; }
 .missing, .quiet, .published.missing { color: var(--quiet); }
 .notes { font-size: 0.85rem; padding-left: 1.2rem; margin: 0.4rem 0; }
 @media print {

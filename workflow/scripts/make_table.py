@@ -1,4 +1,4 @@
-"""Write one table of a paper: published numbers and ours side by side, as LaTeX, CSV or Markdown.
+"""Write one table of a paper: published numbers and ours side by side, as LaTeX, CSV, Markdown or HTML.
 
 The LaTeX is a longtable with its notes, to be read by \\input from results/tables/all.tex. Two layouts:
 wide tables give each model a published line and, below it, a shaded reproduced line; narrow ones have two columns.
@@ -9,13 +9,19 @@ import csv
 import io
 import math
 import string
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import latex
 from atomic import write_text
 from errors import run_main
-from scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary
+from html_tables import Body as HtmlBody
+from html_tables import Cell as HtmlCell
+from html_tables import Footnotes, HtmlTable, code, link, relative, render_table, text
+from html_tables import page as html_page
+from scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary, group_paths
 from tables import (
     AVERAGE,
     GAP,
@@ -30,16 +36,20 @@ from tables import (
     label,
     load_context,
     load_spec,
+    read_rows,
     scale_words,
     seed_words,
 )
 
 MISSING = "--"
+STAR = "∗"
 SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
 PORTRAIT_COLUMNS = 9  # up to here it stands upright
 OURS_PORTRAIT_COLUMNS = 6  # the same where rows have one line, with label and run
 PANEL_COLUMNS = 16  # up to here it is one table; beyond, its columns stand in several below one another
 OURS_ONLY = "Parallax only: the paper has no such row"
+BOLD = "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation."
+CHANCE = "Chance, at this scale"
 
 
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
@@ -139,9 +149,29 @@ def row_notes(row: Row, table: Table) -> list[str]:
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
             "so both show the same scores."
         )
-    if row.seeds and row.seeds[0] < row.expected_seeds:
-        notes.append(f"{row.seeds[0]} of {row.expected_seeds} seeds have a score.")
+    return notes + lacking_seeds(row, table)
+
+
+def lacking_seeds(row: Row, table: Table) -> list[str]:
+    """Which seeds stand behind none of a row's numbers, by task where they differ. Training that diverges stops, so its
+    seed has no score."""
+    by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for (task, _), seeds in row.lacking.items():
+        by_seeds.setdefault(seeds, []).append(task)
+    notes = []
+    for seeds, tasks in by_seeds.items():
+        named = "" if set(tasks) == tasks_of(table) else f"{', '.join(dict.fromkeys(tasks))}: "
+        without = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        notes.append(
+            f"{named}{row.expected_seeds - len(seeds)} of {row.expected_seeds} seeds have a score; {without}: not run, "
+            "or training diverged."
+        )
     return notes
+
+
+def tasks_of(table: Table) -> set[str]:
+    """The tasks behind the columns; an average over tasks is none itself."""
+    return {part.task for column in table.columns for part in sum(column.parts, ()) or (column,)}
 
 
 def run_label(row: Row, notes: Notes, table: Table) -> str:
@@ -178,8 +208,12 @@ def heading(column: Column) -> str:
     return latex.escape(plain_heading(column))
 
 
+def plain_title(column: Column) -> str:
+    return column.heading or column.task
+
+
 def column_title(column: Column) -> str:
-    return latex.escape(column.heading or column.task)
+    return latex.escape(plain_title(column))
 
 
 def spans_of(columns: list[Column]) -> list[list[Column]]:
@@ -252,7 +286,7 @@ def lines_layout(table: Table, notes: Notes, titled: bool) -> tuple[str, str, li
                 body.append(shade + " & ".join([run, *cells]) + r" \\")
     if any(value is not None for value in table.chance):
         body.append(r"\midrule")
-        body.append(" & ".join(["Chance, at this scale", *map(chance_words, table.chance)]) + r" \\")
+        body.append(" & ".join([CHANCE, *map(chance_words, table.chance)]) + r" \\")
     # equal widths, so that a column with scores and one without stand alike; bold with a two-figure deviation fits
     wide = "3.95em" if any(row.seeds for row in table.rows) else "2.4em"
     return rf"l*{{{width - 1}}}{{w{{l}}{{{wide}}}}}", header, body
@@ -290,7 +324,7 @@ def side_layout(table: Table, notes: Notes) -> tuple[str, str, list[str]]:
                 line.append(shown)
             body.append(" & ".join(line) + r" \\")
     if any(value is not None for value in table.chance):
-        line = ["Chance, at this scale", ""]
+        line = [CHANCE, ""]
         for value in table.chance:
             line += [""] if parts == 2 else []
             line.append(chance_words(value))
@@ -308,26 +342,26 @@ def partial_words(column: Column, partial: tuple[str, ...]) -> str:
     )
 
 
-def language_notes(table: Table) -> list[str]:
-    """Over which languages the averages of this scale are taken."""
+def language_notes(table: Table) -> list[tuple[bool, str]]:
+    """Over which languages the averages of this scale are taken; True where a star in the table leads to the note."""
     of_words: dict[str, list[str]] = {}
     for index, column in enumerate(table.columns):
         for partial in sorted({row.cells[index].partial for row in table.rows if row.cells[index].partial}):
             titles = of_words.setdefault(partial_words(column, partial), [])
-            titles += [column_title(column)] if column_title(column) not in titles else []
+            titles += [plain_title(column)] if plain_title(column) not in titles else []
     notes = []
     for words, titles in of_words.items():
         named = f"{', '.join(titles)}: " if len(of_words) > 1 else ""
-        notes.append(rf"\textsuperscript{{$\ast$}} {named}{latex.escape(words)}")
+        notes.append((True, f"{named}{words}"))
     by_languages: dict[tuple[str, ...], list[str]] = {}
     for column in table.columns:
         if column.of_scale and column.is_derived and column.languages:
             titles = by_languages.setdefault(column.languages, [])
-            titles += [column_title(column)] if column_title(column) not in titles else []
+            titles += [plain_title(column)] if plain_title(column) not in titles else []
     averages = {column.language for column in table.columns if column.of_scale}
     what = " and ".join(name for key, name in ((AVERAGE, "Avg"), (GAP, "Gap")) if key in averages)
     for languages, titles in by_languages.items():
-        notes.append(rf"{what} of {', '.join(titles)}: over {latex.escape(', '.join(languages))}.")
+        notes.append((False, f"{what} of {', '.join(titles)}: over {', '.join(languages)}."))
     return notes
 
 
@@ -353,7 +387,7 @@ def meaning_notes(table: Table) -> list[str]:
     notes += reach_words(table)
     if any(column.less_is_better for column in table.columns):
         notes.append("↓: less is better.")
-    return [latex.escape(words) for words in notes]
+    return notes
 
 
 def reach_words(table: Table) -> list[str]:
@@ -447,13 +481,12 @@ def render_latex(table: Table) -> str:
     if table.has_published and not side:
         below.append(r"Plain lines: published. Shaded lines: reproduced, with the name of the run.")
     if any(cell.best for row in table.rows for cell in row.cells):
-        below.append(
-            "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation."
-        )
+        below.append(BOLD)
     below.append(rf"{MISSING}: no number; the appendix says why." if any_missing(table) else "")
-    below += meaning_notes(table)
+    below += map(latex.escape, meaning_notes(table))
     below.append(selection_words(table))
-    below += language_notes(table)
+    for starred, words in language_notes(table):
+        below.append((r"\textsuperscript{$\ast$} " if starred else "") + latex.escape(words))
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     below += [rf"Erratum of the paper: {latex.escape(text)}." for text in table.errata]
     below += [latex.escape(text) for text in spec.get("notes", [])]
@@ -486,6 +519,13 @@ def any_missing(table: Table) -> bool:
 # --- CSV and Markdown -----------------------------------------------------------------------------------------------
 
 
+def difference(cell: Cell, table: Table) -> float | None:
+    """Reproduced minus published, where they are of the same languages of real data."""
+    if cell.summary is None or cell.published is None or cell.partial or table.context.world:
+        return None
+    return cell.summary.mean - float(cell.published)
+
+
 def tidy_rows(table: Table) -> list[dict[str, str]]:
     """One dictionary per cell, everything as text; absent numbers are empty."""
     rows = []
@@ -495,7 +535,7 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                 table.columns, group.settings, row.cells, table.chance, strict=True
             ):
                 summary = cell.summary
-                comparable = summary and cell.published is not None and not cell.partial and not table.context.world
+                lead = difference(cell, table)
                 rows.append(
                     {
                         "paper": table.spec["paper"],
@@ -512,7 +552,7 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
                         "mean": f"{summary.mean:.4f}" if summary else "",
                         "std": f"{summary.std:.4f}" if summary and summary.std is not None else "",
                         "n": str(summary.n) if summary else "",
-                        "difference": f"{summary.mean - float(cell.published):.4f}" if comparable else "",
+                        "difference": "" if lead is None else f"{lead:.4f}",
                         "chance": "" if chance is None else f"{chance:.4f}",
                         "averaged": " ".join(cell.partial or column.languages) if column.is_derived else "",
                         "direction": column.direction or "",
@@ -565,7 +605,7 @@ def render_markdown(table: Table) -> str:
                 lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
             if row.run is not None:
                 cells = [plain_cell(cell, column, notes) for cell, column in zip(row.cells, table.columns, strict=True)]
-                marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in unusual_selections(row, table))
+                marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in row_notes(row, table))
                 lines.append(line([row.label, f"`{row.canonical}`{marks}", *cells]))
                 starred |= {cell.partial for cell in row.cells if cell.partial}
     chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
@@ -576,18 +616,175 @@ def render_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-RENDER = {"latex": render_latex, "csv": render_csv, "markdown": render_markdown}
+# --- HTML -----------------------------------------------------------------------------------------------------------
+
+
+def identity(spec: dict) -> str:
+    """The id of an item on a page."""
+    return f"{spec['paper']}-{spec['item']}"
+
+
+def html_table(table: Table, page: Path) -> HtmlTable:
+    """The table for `page`: of each model a published line, a reproduced one, and, where both are of the same data, one
+    with their difference. Each reproduced number leads to a score file."""
+    spec, context = table.spec, table.context
+    footnotes = Footnotes(identity(spec))
+    name = item_name(spec, context)
+    words = f"{spec['title']}. {scale_words(context)} {seed_words(n for row in table.rows for n in row.seeds)}"
+    return HtmlTable(
+        identity=identity(spec),
+        name=name,
+        html_caption=f"<strong>{text(name)}.</strong> {text(words)}",
+        head=html_head(table),
+        bodies=[
+            *(html_body(group, table, page, footnotes) for group in table.groups),
+            *([html_chance(table)] if any(value is not None for value in table.chance) else []),
+        ],
+        html_notes=html_notes(table, footnotes),
+    )
+
+
+def html_head(table: Table) -> list[list[HtmlCell]]:
+    spans = spans_of(table.columns)
+    left = ["Model", "Source"]
+    if len(spans) > 1 and (only_averages(spans) or only_one_language(spans)):
+        arrows = [plain_title(span[0]) + (" ↓" if span[0].less_is_better else "") for span in spans]
+        return [[HtmlCell(text(words), "col") for words in (*left, *arrows)]]
+    names = language_names(table.context.root)
+    codes = [HtmlCell(html_heading(column, names), "col") for column in table.columns]
+    if len(spans) == 1:
+        return [[*(HtmlCell(words, "col") for words in left), *codes]]
+    over = [HtmlCell(text(plain_title(span[0])), "colgroup", columns=len(span)) for span in spans]
+    return [[*(HtmlCell(words, "col", rows=2) for words in left), *over], codes]
+
+
+@cache
+def language_names(root: Path) -> dict[str, str]:
+    return {row["code"]: row["name"] for row in read_rows(root / "config/languages.tsv", "\t")}
+
+
+def html_heading(column: Column, names: Mapping[str, str]) -> str:
+    words = text(plain_heading(column))
+    return f'<abbr title="{text(names[column.language])}">{words}</abbr>' if column.language in names else words
+
+
+def html_body(group: Group, table: Table, page: Path, footnotes: Footnotes) -> HtmlBody:
+    rows = []
+    for index, row in enumerate(group.rows):
+        if needs_separator(group, index):
+            title = f'<span class="group">{OURS_ONLY}</span>'
+            rows.append([HtmlCell(title, "rowgroup", columns=2 + len(table.columns), kind="quiet")])
+        rows += html_rows(row, table, page, footnotes)
+    return HtmlBody(text(group.title), rows)
+
+
+def html_rows(row: Row, table: Table, page: Path, footnotes: Footnotes) -> list[list[HtmlCell]]:
+    lines = []
+    if row.model is not None:
+        cells = [HtmlCell(cell.published or MISSING, kind=kind_of("published", cell.published)) for cell in row.cells]
+        lines.append([HtmlCell("published", "row"), *cells])
+    if row.run is not None:
+        marks = "".join(footnotes.mark(words) for words in row_notes(row, table))
+        cells = [
+            html_cell(cell, column, page, footnotes) for cell, column in zip(row.cells, table.columns, strict=True)
+        ]
+        lines.append([HtmlCell(f"Parallax, {code(row.run)}{marks}", "row", kind="ours"), *cells])
+    leads = [difference(cell, table) for cell in row.cells]
+    if any(lead is not None for lead in leads):
+        cells = [MISSING if lead is None else f"{round(lead, 1) + 0.0:+.1f}" for lead in leads]
+        lines.append([HtmlCell("difference", "row"), *(HtmlCell(words, kind="number") for words in cells)])
+    label = text(row.label) + "".join(footnotes.mark(f"Shown as printed; {erratum}.") for erratum in row.errata)
+    return [[HtmlCell(label, "row", rows=len(lines)), *lines[0]], *lines[1:]]
+
+
+def kind_of(name: str, shown: object) -> str:
+    return f"number {name}" + (" missing" if shown is None else "")
+
+
+def html_cell(cell: Cell, column: Column, page: Path, footnotes: Footnotes) -> HtmlCell:
+    """`62.0 ± 2.0 (3)`: mean, deviation, number of seeds; the number leads to the first file that it rests on."""
+    if cell.summary is None:
+        shown = MISSING if cell.beyond is None else f"&gt;{cell.beyond}"
+        mark = footnotes.mark(f"{cell.reason}.") if cell.told else ""
+        return HtmlCell(shown + mark, kind=kind_of("ours", cell.beyond))
+    words, n = plain(cell.summary, column.decimals).rsplit(" ", 1)
+    words = f"<strong>{words}</strong>" if cell.best else words
+    star = f"<sup>{STAR}</sup>" if cell.partial else ""
+    of_seeds = ", ".join(f"seed {seed}: {value:.{column.decimals + 1}f}" for seed, value in cell.values.items())
+    more = f"; the first of {len(cell.files)} score files" if len(cell.files) > 1 else ""
+    leading = link(words, relative(cell.files[0], page), f"{of_seeds}{more}") if cell.files else words
+    return HtmlCell(f"{leading}{star} {n}", kind=kind_of("ours", cell))
+
+
+def html_chance(table: Table) -> HtmlBody:
+    cells = [HtmlCell(MISSING if value is None else f"{value:.1f}", kind="number") for value in table.chance]
+    return HtmlBody("", [[HtmlCell(CHANCE, "row", columns=2), *cells]])
+
+
+def html_notes(table: Table, footnotes: Footnotes) -> list[str]:
+    notes = [text(BOLD)] if any(cell.best for row in table.rows for cell in row.cells) else []
+    notes += map(text, meaning_notes(table))
+    notes += [text(words) for words in [selection_words(table)] if words]
+    notes += [(f"<sup>{STAR}</sup> " if starred else "") + text(words) for starred, words in language_notes(table)]
+    if table.has_published and table.context.world:
+        notes.append("No differences: reproduced numbers of a generated world are not comparable in absolute value.")
+    notes += [text(f"{MISSING} {words}") for words in missing_notes(table)]
+    notes += footnotes.html_notes
+    notes += [text(f"Erratum of the paper: {words}.") for words in table.errata]
+    return notes + [text(words) for words in table.spec.get("notes", [])]
+
+
+def missing_notes(table: Table) -> list[str]:
+    """Why reproduced numbers are missing: whole rows, then columns, of one reason together."""
+    rows: dict[str, dict[str, None]] = {}
+    columns: dict[str, dict[str, None]] = {}
+    for row in (row for row in table.rows if row.run is not None):
+        reasons = [cell.reason for cell in row.cells if cell.summary is None and cell.beyond is None and not cell.told]
+        if len(reasons) == len(row.cells) and len(set(reasons)) == 1:
+            rows.setdefault(reasons[0], {})[f"{row.label} ({row.run})"] = None
+            continue
+        for cell, column in zip(row.cells, table.columns, strict=True):
+            if cell.summary is None and cell.beyond is None and not cell.told:
+                name = " ".join(dict.fromkeys([plain_title(column), plain_heading(column)]))
+                columns.setdefault(cell.reason, {})[name] = None
+    return [f"{'; '.join(names)}: {reason}." for of in (rows, columns) for reason, names in of.items()]
+
+
+def render_html(table: Table, page: Path | None = None) -> str:
+    """A page with the table and the list of its score files, whose addresses are seen from `page`."""
+    page = page or Path(f"results/tables/{table.spec['paper']}/{table.spec['item']}.html")
+    files = sorted({path for row in table.rows for cell in row.cells for path in cell.files})
+    name = item_name(table.spec, table.context)
+    lines = [f"<h1>{text(name)}</h1>", render_table(html_table(table, page))]
+    if files:
+        lines += ["<h2>Score files</h2>", file_list(files, page)]
+    return html_page(f"{name}: {table.spec['title']}", "\n".join(lines))
+
+
+def file_list(files: Iterable[Path], page: Path) -> str:
+    """Score files by run, task and setting, each seed with its address."""
+    lines = ["<ul>"]
+    for (run, task, setting), of_seed in sorted(group_paths(files).items()):
+        seeds = ", ".join(link(f"seed {seed}", relative(path, page)) for seed, path in sorted(of_seed.items()))
+        lines.append(f"<li>{code(run)}, {text(task)}, {text(setting)}: {seeds}</li>")
+    return "\n".join([*lines, "</ul>"])
+
+
+RENDER = {"latex": render_latex, "csv": render_csv, "markdown": render_markdown, "html": render_html}
+FORMATS = {".tex": "latex", ".csv": "csv", ".md": "markdown", ".html": "html"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--spec", required=True, type=Path, help="config/tables/<paper>/<item>.yaml")
     add_context_arguments(parser)
-    parser.add_argument("--format", choices=sorted(RENDER), default="latex", help="default: %(default)s")
-    parser.add_argument("--out", required=True, type=Path, help="file to write")
+    parser.add_argument("--format", choices=sorted(RENDER), help="default: by the ending of --out, otherwise latex")
+    parser.add_argument("--out", required=True, type=Path, help="file to write: .tex, .csv, .md or .html")
     args = parser.parse_args()
+    chosen = args.format or FORMATS.get(args.out.suffix, "latex")
     context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
-    write_text(args.out, RENDER[args.format](build(load_spec(args.spec), context)))
+    table = build(load_spec(args.spec), context)
+    write_text(args.out, render_html(table, args.out) if chosen == "html" else RENDER[chosen](table))
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ class Cell:
 
 
 @dataclass
+    files: tuple[Path, ...] = ()  # the score files behind it
 class Row:
     label: str
     model: str | None
@@ -158,6 +159,7 @@ class Row:
     selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
     errata: list[str] = field(default_factory=list)
 
+    lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     @property
     def seeds(self) -> list[int]:
         """The numbers of seeds that stand behind this row's cells, sorted."""
@@ -390,12 +392,11 @@ def load_context(
             (plan.canonical_run(config, run, task), task, setting)
             for run, task, setting in plan.needs(config, spec, f"{spec['paper']}/{spec['item']}")
         }
-        paths = [
+        return [
             scores_root / run / task / setting / f"seed-{seed}.json"
             for run, task, setting in sorted(keys)
             for seed in plan.seeds_of(config, run)
         ]
-        return [path for path in paths if path.exists()] if config.from_reference else paths
 
     context = Context(
         scale=scale,
@@ -635,6 +636,7 @@ def build(spec: dict, context: Context) -> Table:
         for group in spec["groups"]:
             for row in group["rows"]:
                 if one := lookup(row, entry["task"], column_setting(entry, group)):
+    paths = group_paths(path for path in context.expected(spec) if path.exists())
                     found.update(one.languages(entry["metric"]))
         return sorted(found)
 
@@ -669,6 +671,16 @@ def build(spec: dict, context: Context) -> Table:
         settings = [setting_of(column, entry) for column in columns]
         group = Group(entry["title"], settings, [])
         published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
+    def files_behind(column: Column, row: dict, group: dict, seeds: Iterable[int]) -> tuple[Path, ...]:
+        found = []
+        for part in [part for parts in column.parts for part in parts] or [column]:
+            run, setting = context.canonical(row["run"], part.task), setting_of(part, group)
+            codes = part.languages if part.is_derived else (part.language,)
+            for name in (setting, *(f"{setting}-{code}" for code in codes)):  # one model, or one for each language
+                of_seed = paths.get((run, part.task, name), {})
+                found += [of_seed[seed] for seed in sorted(seeds) if seed in of_seed]
+        return tuple(dict.fromkeys(found))
+
         for spec_row in entry["rows"]:
             run, model = spec_row.get("run"), spec_row.get("published")
             cells = [reproduced(column, spec_row, entry) for column in columns]
@@ -711,6 +723,12 @@ def build(spec: dict, context: Context) -> Table:
         if id(e) not in used_errata
     ]
     return Table(spec, context, columns, groups, chance, of_item)
+                for part, one in behind.items():
+                    key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
+                    lacking = {*row.lacking.get(key, ()), *(seed for seed in one.expected_seeds if seed not in found)}
+                    if lacking:
+                        row.lacking[key] = tuple(sorted(lacking))
+                cell.files = files_behind(column, spec_row, entry, cell.values)
 
 
 def setting_of(column: Column, group: dict) -> str:
