@@ -145,10 +145,10 @@ class Cell:
     reason: str | None = None  # why there is no reproduced number
     told: bool = False  # the reason is a result, which stands below the table
     best: bool = False
+    files: tuple[Path, ...] = ()  # the score files behind it
 
 
 @dataclass
-    files: tuple[Path, ...] = ()  # the score files behind it
 class Row:
     label: str
     model: str | None
@@ -156,10 +156,10 @@ class Row:
     canonical: str | None
     cells: list[Cell]
     expected_seeds: int = 0
+    lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
     errata: list[str] = field(default_factory=list)
 
-    lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     @property
     def seeds(self) -> list[int]:
         """The numbers of seeds that stand behind this row's cells, sorted."""
@@ -626,6 +626,7 @@ def mark_best(group: Group, columns: list[Column]) -> None:
 def build(spec: dict, context: Context) -> Table:
     """Every row of the spec with its published and reproduced cells."""
     results = load_expected(spec, context)
+    paths = group_paths(path for path in context.expected(spec) if path.exists())
 
     def lookup(row: dict, task: str, setting: str) -> Results | None:
         run = row.get("run")
@@ -636,7 +637,6 @@ def build(spec: dict, context: Context) -> Table:
         for group in spec["groups"]:
             for row in group["rows"]:
                 if one := lookup(row, entry["task"], column_setting(entry, group)):
-    paths = group_paths(path for path in context.expected(spec) if path.exists())
                     found.update(one.languages(entry["metric"]))
         return sorted(found)
 
@@ -661,16 +661,6 @@ def build(spec: dict, context: Context) -> Table:
             last |= of_seed
         return replace(column, target=statistics.fmean(last.values()) if last else None)
 
-    columns = [with_target(column) for column in expand_columns(spec, languages_of)]
-    published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
-    errata = errata_of(context.root, spec["paper"], spec["item"])
-    used_errata = set()
-    chance: list[float | None] = [None] * len(columns)
-    groups = []
-    for entry in spec["groups"]:
-        settings = [setting_of(column, entry) for column in columns]
-        group = Group(entry["title"], settings, [])
-        published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
     def files_behind(column: Column, row: dict, group: dict, seeds: Iterable[int]) -> tuple[Path, ...]:
         found = []
         for part in [part for parts in column.parts for part in parts] or [column]:
@@ -681,6 +671,16 @@ def build(spec: dict, context: Context) -> Table:
                 found += [of_seed[seed] for seed in sorted(seeds) if seed in of_seed]
         return tuple(dict.fromkeys(found))
 
+    columns = [with_target(column) for column in expand_columns(spec, languages_of)]
+    published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
+    errata = errata_of(context.root, spec["paper"], spec["item"])
+    used_errata = set()
+    chance: list[float | None] = [None] * len(columns)
+    groups = []
+    for entry in spec["groups"]:
+        settings = [setting_of(column, entry) for column in columns]
+        group = Group(entry["title"], settings, [])
+        published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
         for spec_row in entry["rows"]:
             run, model = spec_row.get("run"), spec_row.get("published")
             cells = [reproduced(column, spec_row, entry) for column in columns]
@@ -712,6 +712,12 @@ def build(spec: dict, context: Context) -> Table:
                     (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
                 }
                 row.expected_seeds = max(row.expected_seeds, *(len(one.expected_seeds) for one in behind.values()))
+                for part, one in behind.items():
+                    key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
+                    lacking = {*row.lacking.get(key, ()), *(seed for seed in one.expected_seeds if seed not in found)}
+                    if lacking:
+                        row.lacking[key] = tuple(sorted(lacking))
+                cell.files = files_behind(column, spec_row, entry, cell.values)
                 if chance[index] is None:
                     chance[index] = chance_of(column, behind)
             group.rows.append(row)
@@ -723,12 +729,6 @@ def build(spec: dict, context: Context) -> Table:
         if id(e) not in used_errata
     ]
     return Table(spec, context, columns, groups, chance, of_item)
-                for part, one in behind.items():
-                    key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
-                    lacking = {*row.lacking.get(key, ()), *(seed for seed in one.expected_seeds if seed not in found)}
-                    if lacking:
-                        row.lacking[key] = tuple(sorted(lacking))
-                cell.files = files_behind(column, spec_row, entry, cell.values)
 
 
 def setting_of(column: Column, group: dict) -> str:
