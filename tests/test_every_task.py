@@ -40,7 +40,7 @@ SETTINGS_OF = {
     "ud-pos": ["cross-lingual-transfer"],
     "wikiann-ner": ["cross-lingual-transfer"],
     "word-alignment": ["zero-shot-retrieval"],
-    "xnli": ["cross-lingual-transfer", "translate-train", "translate-train-all"],
+    "xnli": ["cross-lingual-transfer", "translate-train", "translate-train-all", "translate-train-code-switch"],
     "xquad": ["cross-lingual-transfer", "translate-train-all"],
 }
 # One language of a setting with a model for each; the others differ in nothing.
@@ -167,14 +167,16 @@ def test_every_task_and_setting_stands_above():
     for task in ("wmt14-en-de", "wmt14-en-fr"):  # test_translate.py runs these
         assert settings.pop(task) == ["pretrained-init", "random-init"]
     assert settings == SETTINGS_OF
-    assert len(SETTINGS_OF) == 11 and len(JOBS) == 23
+    assert len(SETTINGS_OF) == 11 and len(JOBS) == 24
 
 
-@pytest.mark.parametrize("task", ["xnli", "mlqa"])
-def test_codes_are_switched_in_fine_tuning_as_ppa_does(tiny, task):
-    job = "translate-train-de"
-    switched = json.loads(weights_of(tiny, task, job, "ppa").with_suffix(".json").read_text())
-    plain = json.loads(weights_of(tiny, task, job, "xlm-r").with_suffix(".json").read_text())
+@pytest.mark.parametrize(
+    ("task", "job", "recipe"),
+    [("xnli", "translate-train-code-switch-de", "xlm-r"), ("mlqa", "translate-train-de", "ppa")],
+)
+def test_codes_are_switched_in_fine_tuning_as_ppa_does(tiny, task, job, recipe):
+    switched = json.loads(weights_of(tiny, task, job, recipe).with_suffix(".json").read_text())
+    plain = json.loads(weights_of(tiny, task, "translate-train-de", "xlm-r").with_suffix(".json").read_text())
     assert switched["recipe"]["code_switch"] and not plain["recipe"]["code_switch"]
     if task == "xnli":
         assert switched["train_rows"] == 2 * plain["train_rows"]

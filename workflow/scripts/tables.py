@@ -9,6 +9,7 @@ import csv
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -49,7 +50,8 @@ XTREME = {
     "tatoeba": ["accuracy"],  # of the direction en-xx
 }
 
-SPEC_KEYS = {"paper", "item", "title", "published", "columns", "averages", "groups", "notes"}
+SPEC_KEYS = {"paper", "item", "title", "published", "published_scale", "columns", "averages", "groups", "notes"}
+PUBLISHED_SCALES = (1, 100)  # of the printed numbers: as they are, or fractions that are shown in per cent
 COLUMN_KEYS = {
     "task",
     "published_task",
@@ -240,6 +242,8 @@ def load_spec(path: str | Path) -> dict:
     check_keys(str(path), spec, "spec", SPEC_KEYS)
     if not spec["columns"] or not spec["groups"]:
         raise UserError(f"{path}: 'columns' and 'groups' each need at least one entry")
+    if spec.get("published_scale", 1) not in PUBLISHED_SCALES:
+        raise UserError(f"{path}, key 'published_scale': {spec['published_scale']!r} is not 100")
     for i, column in enumerate(spec["columns"], start=1):
         check_column(f"{path}, columns entry {i}", column)
     for i, average in enumerate(spec.get("averages", []), start=1):
@@ -319,13 +323,15 @@ class PublishedNumbers:
     A curve that is printed without a number has a row without a value.
     """
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | None, scale: int = 1):
+        """`scale`: 100 gives per cent for printed fractions, with the same digits: 0.7798 is 77.98."""
         self.path = path
         self.rows = read_rows(path, ",") if path else []
         for line, row in enumerate(self.rows, start=2):
             try:
                 if row["value"] != "":
                     float(row["value"])
+                    row["value"] = str(Decimal(row["value"]).scaleb(2)) if scale == 100 else row["value"]
             except (KeyError, TypeError, ValueError):
                 raise UserError(f"{path}, line {line}: column 'value' is not a number") from None
 
@@ -672,7 +678,8 @@ def build(spec: dict, context: Context) -> Table:
         return tuple(dict.fromkeys(found))
 
     columns = [with_target(column) for column in expand_columns(spec, languages_of)]
-    published = PublishedNumbers(context.root / spec["published"] if "published" in spec else None)
+    path = context.root / spec["published"] if "published" in spec else None
+    published = PublishedNumbers(path, spec.get("published_scale", 1))
     errata = errata_of(context.root, spec["paper"], spec["item"])
     used_errata = set()
     chance: list[float | None] = [None] * len(columns)
