@@ -3,6 +3,7 @@
 
 localrules:
     resolve_run,
+    summarise_training,
     plan_sampling_run,
 
 
@@ -89,3 +90,31 @@ rule pretrain:
         "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
         "--shards {params.shards} --vocabulary {input.vocabulary} {params.initial} --seed {wildcards.seed} --threads {threads} "
         "--world-size {params.processes} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"
+
+
+# What stays of a pre-training for tables, figures, claims and the report: its cost and its curves in short.
+rule summarise_training:
+    input:
+        script="workflow/scripts/summarise_training.py",
+        run="results/{scale}/runs/{run}/run.yaml",
+        train="results/{scale}/runs/{run}/seed-{seed}/train.jsonl",
+        cost="results/{scale}/runs/{run}/seed-{seed}/cost.json",
+    output:
+        training="results/{scale}/trainings/{run}/seed-{seed}.json",
+    log:
+        "results/{scale}/logs/summarise_training/{run}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/summarise_training/{run}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=PRETRAINED,
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("summarise_training", "mem_mb", 500),
+        runtime=resource("summarise_training", "runtime", 5),
+    params:
+        code=code("summarise_training"),
+    shell:
+        "python {input.script} --run-file {input.run} --log-json {input.train} --cost {input.cost} --seed {wildcards.seed} "
+        "--scale {wildcards.scale} --out {output.training} > {log} 2>&1"

@@ -7,7 +7,6 @@ than guessing, a contrast that finds its positives, pseudo tokens that are not c
 """
 
 import argparse
-import json
 import math
 from collections import defaultdict
 from pathlib import Path
@@ -22,31 +21,18 @@ import matplotlib.pyplot as plt
 from atomic import write_text
 from errors import UserError, run_main
 from plot_figure import COLOURS, LINE_STYLES, STYLE, save
+from trainings import Points, read_log, signals
 
-# equal at every step, or the machine's
-HIDDEN = ("tokens", "items", "attended", "predictions", "tokens_per_second", "lr", "step")
 COLUMNS = 3
 
-Curves = dict[str, dict[str, list[tuple[int, float]]]]  # signal ("mmlm/loss") -> seed -> (step, value)
-
-
-def read_log(path: Path) -> list[dict[str, float]]:
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not JSON ({error}); delete the file and train again") from None
-    return rows
+Curves = dict[str, dict[str, Points]]  # signal ("mmlm/loss") -> seed -> (step, value)
 
 
 def read_curves(logs: list[Path]) -> Curves:
-    curves: Curves = defaultdict(lambda: defaultdict(list))
+    curves: Curves = defaultdict(dict)
     for path in logs:
-        for row in read_log(path):
-            for name, value in row.items():
-                if name.split("/")[-1] not in HIDDEN:
-                    curves[name][path.parent.name].append((row["step"], value))
+        for name, points in signals(read_log(path)).items():
+            curves[name][path.parent.name] = points
     return curves
 
 
