@@ -1,0 +1,140 @@
+"""The reference scores: only today's are kept, those of the repository are today's, and tables come of them alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import keep_reference
+import plan
+from errors import UserError
+from made_up import entry
+from scores import group_paths, read_content
+from test_dag import copy_tree, snakemake
+from trainings import read_training
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+KEPT = sorted(path.name for path in (REPOSITORY / "reference/scores").glob("*"))
+PLAIN = ("xlm-r", "xnli", "cross-lingual-transfer")
+
+
+@pytest.fixture(scope="module")
+def config() -> plan.Config:
+    return plan.load_config(REPOSITORY, {"scale": "mini", "runs": "all"})
+
+
+def write(results: Path, config: plan.Config, need: tuple[str, str, str] = PLAIN, seed: int = 1, **changes) -> Path:
+    run, task, setting = need
+    content = {
+        "run": run,
+        "task": task,
+        "setting": setting,
+        "seed": seed,
+        "scale": "mini",
+        "commit": "0123456789abcdef",
+    }
+    content |= {"task_version": config.tasks[task]["version"]}
+    content |= {"run_hash": keep_reference.current_hash(config, *need), "scores": [entry("en", 50.0)], **changes}
+    path = results / "scores" / run / task / setting / f"seed-{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_what_is_finished_is_kept_once_with_its_provenance(tmp_path, config):
+    results, reference = tmp_path / "results", tmp_path / "reference"
+    paths = [write(results, config, seed=seed) for seed in (1, 2)]
+    assert keep_reference.keep(config, results, reference, "a machine") == (2, [])
+    for path in paths:
+        kept = reference / "scores/mini" / path.relative_to(results / "scores")
+        assert kept.read_bytes() == path.read_bytes()
+    header, row = (line.split("\t") for line in (reference / "PROVENANCE.tsv").read_text().splitlines())
+    said = dict(zip(header, row, strict=True))
+    assert (said["scale"], said["run"], said["scores"], said["machine"]) == ("mini", "xlm-r", "2", "a machine")
+    assert said["commits"] == "0123456789" and said["first"] <= said["last"]
+    assert keep_reference.keep(config, results, reference, "a machine") == (0, [])
+    write(results, config, seed=2, scores=[entry("en", 51.0)])
+    write(results, config, ("random-init", *PLAIN[1:]))
+    assert keep_reference.keep(config, results, reference, "another") == (2, [])
+    rows = keep_reference.read_provenance(reference / "PROVENANCE.tsv")
+    assert [(row["run"], row["scores"]) for row in rows] == [("random-init", "1"), ("xlm-r", "2")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"run_hash": "0" * 16}, "of another xlm-r"), ({"task_version": 0}, "of version 0 of xnli, which is at 1")],
+)
+def test_what_the_configuration_would_not_compute_today_is_refused(tmp_path, config, change, said):
+    results, reference = tmp_path / "results", tmp_path / "reference"
+    write(results, config)
+    path = write(results, config, seed=2, **change)
+    kept, refused = keep_reference.keep(config, results, reference, "a machine")
+    assert kept == 1 and len(refused) == 1 and refused[0].startswith(f"{path}: {said}")
+    assert [path.name for path in (reference / "scores").rglob("*.json")] == ["seed-1.json"]
+
+
+def test_a_damaged_score_stops_it(tmp_path, config):
+    path = write(tmp_path / "results", config, scores=[entry("en", 150.0)])
+    with pytest.raises(UserError, match=rf"{path}.*not in percent"):
+        keep_reference.keep(config, tmp_path / "results", tmp_path / "reference", "a machine")
+
+
+@pytest.mark.parametrize("scale", KEPT)
+def test_the_scores_of_the_repository_are_those_of_today_s_configuration(scale):
+    """A changed run, scale, recipe or task has other scores: compute them again and call keep_reference.py."""
+    config = plan.load_config(REPOSITORY, {"scale": scale, "runs": "all"})
+    root = REPOSITORY / f"reference/scores/{scale}"
+    recipes = json.loads((REPOSITORY / f"reference/recipes/{scale}.json").read_text())
+    for (run, task, setting), of_seed in group_paths(root.rglob("*.json")).items():
+        named = f"{run} {task} {setting}"
+        for path in of_seed.values():
+            assert keep_reference.stale(config, read_content(path, scale)) is None, named
+        key = f"{task}/{setting}/{plan.recipe_of(config, run)}"
+        assert recipes[key] == keep_reference.recipe_digest(config, run, task, setting), named
+    for path in sorted((REPOSITORY / f"reference/trainings/{scale}").rglob("*.json")):
+        one = read_training(path, scale)
+        assert one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16], one.run
+
+
+def test_every_reference_score_has_its_provenance():
+    rows = keep_reference.read_provenance(REPOSITORY / "reference/PROVENANCE.tsv")
+    said = {(row["scale"], row["run"]): int(row["scores"]) for row in rows}
+    found: dict[tuple[str, str], int] = {}
+    for scale in KEPT:
+        root = REPOSITORY / f"reference/scores/{scale}"
+        for path in root.rglob("*.json"):
+            run = path.relative_to(root).parts[0]
+            found[scale, run] = found.get((scale, run), 0) + 1
+    assert found and {key: count for key, count in said.items() if count} == found
+    assert all(row["machine"] and row["first"] <= row["last"] for row in rows)
+
+
+REPORT = {
+    "all", "audit", "collect_scores", "evaluate_claims", "make_comparison", "make_document", "make_site", "make_table",
+    "plot_figure", "tables",
+}  # fmt: skip
+
+
+@pytest.mark.dag
+def test_tables_from_the_reference_train_and_download_nothing(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path / "tree")
+    done = snakemake(tree, "--dry-run", "--quiet", "progress", "--config", "scores_from=reference")
+    lines = (done.stdout + done.stderr).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Job stats"))
+    planned = {line.split()[0] for line in lines[start + 3 :] if len(line.split()) == 2 and line.split()[1].isdigit()}
+    planned -= {"total"}
+    assert {"make_table", "plot_figure", "make_document"} <= planned <= REPORT
+
+
+@pytest.mark.e2e
+def test_the_reference_makes_the_same_document_twice(repository, tmp_path):
+    found = []
+    for name in ("one", "other"):
+        tree = copy_tree(repository, tmp_path / name)
+        snakemake(tree, "--cores", "2", "--config", "scores_from=reference")
+        products = sorted([*tree.glob("results/tables/**/*"), *tree.glob("results/figures/**/*")])
+        found.append({str(path.relative_to(tree)): path.read_bytes() for path in products if path.is_file()})
+        shutil.rmtree(tree)
+    assert found[0].keys() == found[1].keys() and "results/tables/all.tex" in found[0]
+    assert [name for name in found[0] if found[0][name] != found[1][name]] == []

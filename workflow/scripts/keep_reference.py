@@ -1,0 +1,136 @@
+"""Keep finished results as reference: copy scores, summaries of pre-trainings and sizes of corpora from
+results/<scale> into reference/, for `--config scores_from=reference`. No rule does this; it is called by hand, as often
+as there is something new:
+
+  python workflow/scripts/keep_reference.py --scale mini --machine "2 cores of an Intel Xeon, 24 GiB"
+
+Kept is only what the configuration would compute today: a score of another run, task version or recipe is refused.
+With it go reference/PROVENANCE.tsv (which run, how many files, commit, torch, machine, dates) and, in
+reference/recipes/<scale>.json, the digest of each recipe that stands behind the scores.
+"""
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import plan
+from atomic import atomic_path, write_json, write_text
+from errors import UserError, run_main
+from scores import group_paths, read_content, scores_of
+from trainings import read_training
+
+COLUMNS = ("scale", "run", "scores", "trainings", "commits", "torch", "machine", "first", "last")
+
+
+def current_hash(config: plan.Config, run: str, task: str, setting: str) -> str:
+    """The run_hash that a score of today's configuration has."""
+    if config.tasks[task]["kind"] == "translation":
+        return plan.run_hash(plan.resolve_translator(config, run, task, setting))[:16]
+    return plan.run_hash(plan.resolve_run(config, run))[:16]
+
+
+def recipe_digest(config: plan.Config, run: str, task: str, setting: str) -> str:
+    return plan.digest(plan.resolve_recipe(config, task, setting, plan.recipe_of(config, run)))[:16]
+
+
+def stale(config: plan.Config, content: dict) -> str | None:
+    """Why a score is none of today's configuration; None where it is."""
+    run, task, setting = (content[key] for key in ("run", "task", "setting"))
+    if content["task_version"] != (version := config.tasks[task]["version"]):
+        return f"of version {content['task_version']} of {task}, which is at {version}"
+    if content["run_hash"] != (current := current_hash(config, run, task, setting)):
+        return f"of another {run} ({content['run_hash']}) than config/runs and the scale have today ({current})"
+    return None
+
+
+def finished(config: plan.Config, results: Path) -> Iterator[tuple[Path, Path, dict]]:
+    """(file below results/<scale>, its place below reference/, content) of every score that is there and wanted."""
+    scale = config.scale_name
+    wanted = {(*need, seed) for need in plan.all_needs(config) for seed in plan.seeds_of(config, need[0])}
+    for (run, task, setting), of_seed in group_paths((results / "scores").rglob("seed-*.json")).items():
+        for seed, path in of_seed.items():
+            if (run, task, setting, seed) in wanted:
+                content = read_content(path, scale)
+                scores_of(content, path)
+                yield path, Path("scores") / scale / run / task / setting / path.name, content
+
+
+def keep(config: plan.Config, results: Path, reference: Path, machine: str) -> tuple[int, list[str]]:
+    """How many files were kept, and what was left out, each with its reason."""
+    scale, refused, kept = config.scale_name, [], 0
+    recipes_file = reference / f"recipes/{scale}.json"
+    recipes = json.loads(recipes_file.read_text(encoding="utf-8")) if recipes_file.exists() else {}
+    rows = {(row["scale"], row["run"]): row for row in read_provenance(reference / "PROVENANCE.tsv")}
+    dates: dict[str, list[Path]] = {}
+    for path, place, content in finished(config, results):
+        if reason := stale(config, content):
+            refused.append(f"{path}: {reason}")
+            continue
+        run, task, setting = (content[key] for key in ("run", "task", "setting"))
+        recipes[f"{task}/{setting}/{plan.recipe_of(config, run)}"] = recipe_digest(config, run, task, setting)
+        kept += copied(path, reference / place)
+        dates.setdefault(run, []).append(path)
+    for path in sorted((results / "trainings").glob("*/seed-*.json")):
+        one = read_training(path, scale)
+        if one.run in config.runs and one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16]:
+            kept += copied(path, reference / f"trainings/{scale}" / one.run / path.name)
+            dates.setdefault(one.run, []).append(path)
+        else:
+            refused.append(f"{path}: of another {one.run} than config/runs and the scale have today")
+    if (counts := results / "corpus/counts.json").exists():
+        kept += copied(counts, reference / f"corpus/{scale}/counts.json")
+    for run, files in dates.items():
+        rows[scale, run] = described(reference, scale, run, machine, files)
+    write_json(recipes_file, recipes)
+    lines = ["\t".join(COLUMNS), *("\t".join(rows[key][name] for name in COLUMNS) for key in sorted(rows))]
+    write_text(reference / "PROVENANCE.tsv", "\n".join(lines) + "\n")
+    return kept, refused
+
+
+def copied(path: Path, to: Path) -> bool:
+    """Copy a file where there is none of the same content."""
+    if to.exists() and to.read_bytes() == path.read_bytes():
+        return False
+    with atomic_path(to) as temporary:
+        shutil.copyfile(path, temporary)
+    return True
+
+
+def described(reference: Path, scale: str, run: str, machine: str, files: list[Path]) -> dict[str, str]:
+    scores = sorted((reference / f"scores/{scale}/{run}").rglob("*.json"))
+    trainings = sorted((reference / f"trainings/{scale}/{run}").glob("*.json"))
+    commits = {json.loads(path.read_text(encoding="utf-8")).get("commit") for path in scores} - {None}
+    torch = {read_training(path).cost.get("torch", "") for path in trainings}
+    days = sorted(datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() for path in files)
+    values = (scale, run, len(scores), len(trainings), " ".join(sorted(c[:10] for c in commits)))
+    return dict(zip(COLUMNS, map(str, (*values, " ".join(sorted(torch)), machine, days[0], days[-1])), strict=True))
+
+
+def read_provenance(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    if header.split("\t") != list(COLUMNS):
+        raise UserError(f"{path}, line 1: columns are not {' '.join(COLUMNS)}; restore it from the repository")
+    return [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True, help="name of config/scales, for example mini")
+    parser.add_argument("--machine", required=True, help="what it was computed on, in words")
+    parser.add_argument("--results", type=Path, help="default: results/<scale>")
+    parser.add_argument("--reference", default=Path("reference"), type=Path, help="default: %(default)s")
+    args = parser.parse_args()
+    config = plan.load_config(Path(), {"scale": args.scale, "runs": "all"})
+    kept, refused = keep(config, args.results or Path("results") / args.scale, args.reference, args.machine)
+    for reason in refused:
+        print(f"not kept: {reason}")
+    print(f"{kept} files are new or changed below {args.reference}, {len(refused)} were not kept")
+
+
+if __name__ == "__main__":
+    run_main(main)
