@@ -401,3 +401,24 @@ def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
 def test_a_message_names_sixty_of_many(repository, tree):
     edit(tree, "config/scales/mini.yaml", "language_id: trained", "language_id: train")
     assert len(message(tree)) < 4000
+
+
+def test_every_row_without_a_run_says_why(repository):
+    for item, spec in plan.load_config(repository).specs.items():
+        for group in spec.get("groups", []):
+            for row in group["rows"]:
+                assert ("run" in row) != ("without_run" in row), f"{item}: {row['label']}"
+
+
+def test_reference_scores_are_read_where_no_rule_writes(repository):
+    computed = plan.load_config(repository, {"scale": "mini"})
+    assert not computed.from_reference and "xlm-r-large" not in computed.selected
+    assert plan.score_path(computed, "xlm", "xnli", "s", 1) == "results/mini/scores/xlm/xnli/s/seed-1.json"
+    kept = plan.load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    assert kept.from_reference and kept.selected == frozenset(kept.runs) and kept.listed == []
+    assert plan.score_path(kept, "xlm", "xnli", "s", 1) == "reference/scores/mini/xlm/xnli/s/seed-1.json"
+    paths = plan.all_score_paths(kept)
+    assert paths and all((repository / path).exists() for path in paths)  # the others are empty cells, not jobs
+    assert len(paths) < len(plan.all_score_paths(plan.load_config(repository, {"scale": "mini", "runs": "all"})))
+    text = message(repository, scores_from="refrence")
+    assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")
