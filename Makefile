@@ -1,5 +1,6 @@
-# make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex
+# make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex, results/index.html
 # make smoke  the same at scale smoke: minutes, every code path, numbers that mean nothing
+# make report what Snakemake itself reports of the results that are there: results/report.html
 # make test   style, unit tests, the workflow's plans, and the smoke scale for real
 # make setup  only .venv        make lint  only style        make lock  write requirements.lock again
 #
@@ -10,6 +11,7 @@ CORES ?= all
 # Snakemake's default scheduler solves a program at every job's end, and looks again each second for every job that has
 # ended so far: a third of a core, over hundreds of jobs. So greedy, and every 5 seconds (of which it waits once, at its end).
 SNAKEMAKE := snakemake --cores $(CORES) --scheduler greedy --max-jobs-per-timespan 1000/5s --rerun-incomplete
+RESULTS := results/tables/all.tex results/index.html
 VENV := .venv
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-for-tests
@@ -18,14 +20,17 @@ TEST_STAMP := $(VENV)/.installed-for-tests
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all smoke test lint setup lock pdf
+.PHONY: all smoke test lint setup lock pdf report
 .DELETE_ON_ERROR:
 
 all: setup
-	$(SNAKEMAKE) results/tables/all.tex
+	$(SNAKEMAKE) $(RESULTS)
 
 smoke: setup
-	$(SNAKEMAKE) --config scale=smoke -- results/tables/all.tex
+	$(SNAKEMAKE) --config scale=smoke -- $(RESULTS)
+
+report: all
+	snakemake --report results/report.html -- $(RESULTS)
 
 pdf: setup
 	$(SNAKEMAKE) results/tables/all.pdf

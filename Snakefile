@@ -51,6 +51,12 @@ rule scores:
         f"results/{SCALE}/scores.tsv",
 
 
+# The tables beside LaTeX: results/tables/<paper>/<item>.csv, .html and .md
+rule formats:
+    input:
+        formatted_tables,
+
+
 # What the cleaning rules caught and missed; only the generated world has a gold list of its dirt.
 rule cleaning:
     input:

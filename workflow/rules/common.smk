@@ -556,6 +556,33 @@ def figure_files(wildcards):
     ]
 
 
+def figure_pictures(wildcards):
+    return [f"results/figures/{item}.png" for item in PLAN.figures]
+
+
+def formatted_tables(wildcards):
+    """Every table in the formats beside LaTeX."""
+    return [
+        f"results/tables/{item}.{suffix}"
+        for item in PLAN.tables
+        for suffix in ("csv", "html", "md")
+    ]
+
+
+def published_files(wildcards):
+    return sorted(str(path) for path in Path("config/published").rglob("*.?sv"))
+
+
+def site_trainings(wildcards):
+    """The records of the pre-trainings behind the tables and figures."""
+    return plan.training_paths(PLAN, {run for run, _, _ in NEEDS})
+
+
+def reference_provenance(wildcards):
+    """Machine and dates of the reference scores."""
+    return "reference/PROVENANCE.tsv" if PLAN.from_reference else []
+
+
 def spec_files(wildcards):
     return [f"config/tables/{item}.yaml" for item in PLAN.tables] + [
         f"config/figures/{item}.yaml" for item in PLAN.figures

@@ -1,1 +1,77 @@
-# The same results for a browser: results/index.html, and Snakemake's report.
+# The same results for a browser: results/index.html, and each table in other formats. They read specs, published numbers, score
+# files, figures and the records of trainings, nothing else.
+
+
+localrules:
+    make_site,
+    make_table_formats,
+
+
+# On demand: results/tables/<paper>/<item>.csv, .md or .html; the target `formats` asks for all of them.
+rule make_table_formats:
+    input:
+        script="workflow/scripts/make_table.py",
+        spec="config/tables/{item}.yaml",
+        published=spec_published,
+        models="config/published/models.tsv",
+        errata="config/published/errata.csv",
+        papers="config/published/papers.tsv",
+        languages="config/languages.tsv",
+        scores=spec_scores,
+    output:
+        table="results/tables/{item}.{format}",
+    log:
+        f"{S}/logs/make_table/{{item}}.{{format}}.log",
+    benchmark:
+        f"{S}/benchmarks/make_table/{{item}}.{{format}}.tsv"
+    wildcard_constraints:
+        item=TABLES,
+        format="csv|md|html",
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("make_table", "mem_mb", 1000),
+        runtime=resource("make_table", "runtime", 10),
+    params:
+        code=code("make_table"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        view=VIEW,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
+        "--out {output.table} > {log} 2>&1"
+
+
+rule make_site:
+    input:
+        script="workflow/scripts/make_site.py",
+        specs=spec_files,
+        published=published_files,
+        languages="config/languages.tsv",
+        scores=all_scores,
+        figures=figure_pictures,
+        trainings=site_trainings,
+        provenance=reference_provenance,
+    output:
+        page="results/index.html",
+    log:
+        f"{S}/logs/make_site.log",
+    benchmark:
+        f"{S}/benchmarks/make_site.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("make_site", "mem_mb", 2000),
+        runtime=resource("make_site", "runtime", 10),
+    params:
+        code=code("make_site"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        view=VIEW,
+    shell:
+        "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} "
+        "--trainings {input.trainings} --out {output.page} > {log} 2>&1"

@@ -1,0 +1,536 @@
+"""Write results/index.html: tables, figures, claims, audit, trainings, and where each number comes from.
+
+One file that asks for nothing from elsewhere: styles and pictures are in it. Its links lead to the score files beside
+it, so it is read where it lies, or copied together with its folder.
+"""
+
+import argparse
+import base64
+import csv
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from atomic import write_text
+from errors import UserError, run_main
+from html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
+from make_table import MISSING, file_list, html_table
+from scores import BY_UPDATE, group_paths, read_content
+from tables import (
+    SCALE_LANGUAGES,
+    Context,
+    add_context_arguments,
+    build,
+    citations,
+    column_setting,
+    item_name,
+    load_context,
+    load_expected,
+    paper_names,
+    read_rows,
+    scale_words,
+)
+from trainings import Points, Training, read_training
+
+SUMMARY = "parallax/summary"  # the first table
+SPARK = (160, 34)  # width and height of a small curve, in pixels
+VERDICTS = {"supported": "✓", "confirmed": "✓", "refuted": "✗", "contradicted": "✗"}  # beside the word
+
+STYLE = """
+header { border-bottom: 2px solid var(--line); padding-top: 1rem; }
+.skip { position: absolute; left: 1rem; top: -6rem; background: var(--ground); padding: 0.5rem 1rem; }
+.skip:focus { top: 0.5rem; }
+nav ul { list-style: none; margin: 0.2rem 0; padding: 0; } nav ul ul ul { padding-left: 1rem; }
+nav > ul > li > ul { columns: 22rem; column-gap: 2rem; } nav > ul > li { margin: 0.5rem 0; font-weight: 600; }
+nav ul ul { font-weight: normal; } nav ul ul > li { padding: 0.1rem 0; }
+dl { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: 0.3rem 1rem; } dd { margin: 0; }
+dt { font-weight: 600; }
+figure { margin: 1rem 0 2rem; } figcaption { max-width: 48rem; }
+figure img { background: #ffffff; padding: 0.5rem; width: 56rem; max-width: 100%; height: auto; display: block; }
+.spark { display: block; overflow: visible; color: var(--link); }
+.spark polyline { fill: none; stroke: currentColor; stroke-width: 1.4; vector-effect: non-scaling-stroke; }
+.verdict { font-weight: 600; white-space: nowrap; }
+footer { border-top: 1px solid var(--line); margin-top: 3rem; font-size: 0.85rem; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
+@media print { nav, .skip { display: none; } figure img { max-height: 16cm; padding: 0; } h2 { break-before: page; } }
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    identity: str
+    title: str
+    html: str
+    parts: Sequence[tuple[str, str, str]] = ()  # of the contents list: group, id, name
+
+
+# --- tables and figures ---------------------------------------------------------------------------------------------
+
+
+def key(spec: dict) -> str:
+    return f"{spec['paper']}/{spec['item']}"
+
+
+def in_order(specs: Mapping[str, dict], names: Mapping[str, str]) -> list[dict]:
+    """By paper as papers.tsv has them, this project's own first; the summary opens."""
+    papers = ["parallax", *(name for name in names if name != "parallax")]
+    return sorted(specs.values(), key=lambda spec: (papers.index(spec["paper"]), key(spec) != SUMMARY, key(spec)))
+
+
+def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
+    grouped: dict[str, list[dict]] = {}
+    for spec in specs:
+        grouped.setdefault(spec["paper"], []).append(spec)
+    return grouped
+
+
+def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
+    if "compare" not in spec:
+        return html_table(build(spec, context), out)
+    import comparisons  # counts parameters with the models themselves: torch is imported only where a table needs it
+
+    return comparisons.html_table(comparisons.build(spec, context), out)
+
+
+def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:
+    names, cited = paper_names(context.root), citations(context)
+    lines, parts = [], []
+    for paper, of_paper in by_paper(specs).items():
+        lines.append(paper_heading(names[paper], cited.get(paper)))
+        for spec in of_paper:
+            table = item_table(spec, context, out)
+            title, part = item_heading(spec, context)
+            lines += [title, render_table(table)]
+            parts.append((names[paper], *part))
+    return Section("tables", "Tables", "\n".join(lines), parts)
+
+
+def paper_heading(name: str, citation: str | None) -> str:
+    return f"<h3>{text(name)}</h3>" + (f"\n<p>{text(citation)}.</p>" if citation else "")
+
+
+def item_heading(spec: dict, context: Context) -> tuple[str, tuple[str, str]]:
+    """The heading of an item, and its id and name in the contents list. The caption has the title."""
+    name, identity = item_name(spec, context), f"{spec['paper']}-{spec['item']}-title"
+    short = name.partition(", ")[2]
+    return f'<h4 id="{text(identity)}">{text(name)}</h4>', (identity, f"{short}: {spec['title']}")
+
+
+def figures_section(specs: Sequence[dict], context: Context, folder: Path, out: Path) -> Section:
+    names, cited = paper_names(context.root), citations(context)
+    lines, parts = [], []
+    for paper, of_paper in by_paper(specs).items():
+        lines.append(paper_heading(names[paper], cited.get(paper)))
+        for spec in of_paper:
+            title, part = item_heading(spec, context)
+            lines += [title, figure(spec, context, folder, out)]
+            parts.append((names[paper], *part))
+    return Section("figures", "Figures", "\n".join(lines), parts)
+
+
+def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
+    """The picture itself in the page, what it shows in words, and the files that it rests on."""
+    picture = folder / f"{key(spec)}.png"
+    try:
+        content = base64.b64encode(picture.read_bytes()).decode("ascii")
+    except FileNotFoundError:
+        raise UserError(f"{picture}: no such figure; run plot_figure") from None
+    words = [f"<strong>{text(item_name(spec, context))}.</strong> {text(spec['title'])}."]
+    words += [text(note) for note in spec.get("notes", [])]
+    if key_files := sorted({path for path in context.expected(spec) if path.exists()}):
+        listed = file_list(key_files, out)
+        words.append(f"<details><summary>Score files: {len(key_files)}</summary>\n{listed}\n</details>")
+    return "\n".join(
+        [
+            f'<figure id="{spec["paper"]}-{spec["item"]}">',
+            f'<img alt="{text(alternative(spec, context))}" src="data:image/png;base64,{content}">',
+            f"<figcaption>{' '.join(words)}</figcaption>",
+            "</figure>",
+        ]
+    )
+
+
+KINDS_OF_FIGURES = {
+    "masks": "Grids that show which token sees which in attention",
+    "diagram": "Diagram",
+    "training": "Line chart of a signal of pre-training by step",
+    "bars": "Bar chart",
+    "cost": "Scores over the operations of pre-training, one line for each method",
+}
+
+
+def alternative(spec: dict, context: Context) -> str:
+    """What a figure shows, for those who do not see it: its kind, its lines, and where each reproduced line goes."""
+    kind = next((name for name in KINDS_OF_FIGURES if name in spec), None)
+    if kind is None:
+        place = "epoch" if spec["columns"][0]["metric"].endswith(BY_UPDATE) else "layer"
+        words = f"Line chart of {spec['columns'][0]['metric'].split('-by-')[0]} by {place}"
+        return f"{words}: {spec['title']}. {'; '.join(curve_words(spec, context))}."
+    if kind in ("masks", "diagram"):
+        panels = spec["masks"] if kind == "masks" else spec["diagram"].get("panels", [])
+        named = [panel["title"] for panel in panels if "title" in panel]
+        return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}." + (f" Panels: {'; '.join(named)}." if named else "")
+    lines = [row["label"] for group in spec["groups"] for row in group["rows"]]
+    if kind == "cost":
+        lines = [group["title"] for group in spec["groups"]]
+    return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}. Shown: {'; '.join(dict.fromkeys(lines))}."
+
+
+def curve_words(spec: dict, context: Context) -> list[str]:
+    column, results = spec["columns"][0], load_expected(spec, context)
+    task, metric = column["task"], column["metric"]
+    place = "update" if metric.endswith(BY_UPDATE) else "layer"
+    words = []
+    for group in spec["groups"]:
+        for row in group["rows"]:
+            run = row.get("run")
+            key_ = (context.canonical(run, task), task, column_setting(column, group)) if run in context.runs else None
+            one = results.get(key_)
+            found = one.languages(metric) if one else []
+            if column["languages"] != SCALE_LANGUAGES:
+                found = [code_ for code_ in found if code_ in column["languages"]]
+            if not found:
+                words.append(f"{row['label']}: published points only, or no score yet")
+                continue
+            means = {at: statistics.fmean(of.values()) for at, of in one.curves(metric, found, place).items()}
+            first, last = min(means), max(means)
+            best = max(means, key=means.__getitem__)
+            words.append(
+                f"{row['label']}: {means[first]:.1f} at {place} {first}, {means[last]:.1f} at {last}, "
+                f"highest {means[best]:.1f} at {best}"
+            )
+    return words
+
+
+# --- claims and audit -----------------------------------------------------------------------------------------------
+
+
+def read_claims(path: Path) -> list[dict]:
+    try:
+        claims = json.loads(path.read_text(encoding="utf-8"))["claims"]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run evaluate_claims") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a ledger of claims ({error!r}); run evaluate_claims again") from None
+    return claims
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run its rule") from None
+
+
+def claims_section(claims: Sequence[Mapping], context: Context, out: Path) -> Section:
+    names = paper_names(context.root)
+    body = []
+    for claim in claims:
+        rest = {name: value for name, value in claim.items() if name not in ("id", "paper", "claim", "verdict")}
+        told = "; ".join(f"{name}: {value}" for name, value in rest.items() if isinstance(value, str | int | float))
+        body.append(
+            [
+                Cell(code(claim["id"]), "row"),
+                Cell(text(names.get(claim.get("paper", ""), claim.get("paper", "")))),
+                Cell(text(claim["claim"])),
+                Cell(f'<span class="verdict">{text(claim["verdict"])}</span>'),
+                Cell(text(told)),
+            ]
+        )
+    head = [[Cell(words, "col") for words in ("Claim", "Paper", "What it says", "Verdict", "Measured")]]
+    table = HtmlTable(
+        "claims-table", "Claims", "<strong>What the papers claim, tried here.</strong>", head, [Body("", body)]
+    )
+    return Section("claims", "Claims", render_table(table))
+
+
+def audit_section(rows: Sequence[Mapping[str, str]]) -> Section:
+    caption = "Derived numbers of the papers, computed again from the numbers that they print."
+    if not rows:
+        return Section("audit", "Audit of the papers", f"<p>{caption} There is none to show.</p>")
+    columns = {name: name.replace("_", " ") for name in rows[0]}
+    return Section(
+        "audit", "Audit of the papers", render_table(plain_table("audit-table", "Audit", caption, rows, columns))
+    )
+
+
+def plain_table(
+    identity: str, name: str, caption: str, rows: Sequence[Mapping[str, str]], columns: Mapping[str, str]
+) -> HtmlTable:
+    """Rows of text under headings; `columns`: key -> heading. The first column names the row."""
+    head = [[Cell(text(words), "col") for words in columns.values()]]
+    first, *others = columns
+    body = [[Cell(text(row[first]), "row"), *(Cell(text(row[one])) for one in others)] for row in rows]
+    return HtmlTable(identity, name, text(caption), head, [Body("", body)])
+
+
+# --- trainings ------------------------------------------------------------------------------------------------------
+
+
+def sparkline(curves: Mapping[int, Points], words: str) -> str:
+    """A small curve for each seed, on one scale."""
+    points = [point for curve in curves.values() for point in curve]
+    width, height = SPARK
+    left, right = min(step for step, _ in points), max(step for step, _ in points)
+    low, high = min(value for _, value in points), max(value for _, value in points)
+
+    def place(step: float, value: float) -> str:
+        x = width * (step - left) / ((right - left) or 1)
+        y = height * (high - value) / ((high - low) or 1)
+        return f"{x:.1f},{y:.1f}"
+
+    lines = "".join(f'<polyline points="{" ".join(place(*point) for point in curve)}"/>' for curve in curves.values())
+    return (
+        f'<svg class="spark" role="img" aria-label="{text(words)}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">{lines}</svg>'
+    )
+
+
+def loss_curves(training: Training) -> dict[str, Points]:
+    """Objective -> its loss by step."""
+    return {
+        name.removesuffix("loss").strip("/") or "loss": points
+        for name, points in training.curves.items()
+        if name.split("/")[-1] == "loss" and points
+    }
+
+
+def loss_cell(trainings: Sequence[Training]) -> Cell:
+    curves: dict[str, dict[int, Points]] = {}
+    for training in trainings:
+        for objective, points in loss_curves(training).items():
+            curves.setdefault(objective, {})[training.seed] = points
+    if not curves:
+        return Cell(text("no steps"), kind="quiet")
+    parts = []
+    for objective, of_seed in curves.items():
+        first = statistics.fmean(points[0][1] for points in of_seed.values())
+        last = statistics.fmean(points[-1][1] for points in of_seed.values())
+        steps = max(points[-1][0] for points in of_seed.values())
+        seeds = f"mean of {len(of_seed)} seeds" if len(of_seed) > 1 else f"seed {next(iter(of_seed))}"
+        words = f"Loss of {objective} by step: from {first:.2f} to {last:.2f} in {steps} steps, {seeds}."
+        parts.append(f"{sparkline(of_seed, words)}{text(objective)}: {first:.2f} to {last:.2f}")
+    return Cell("<br>".join(parts))
+
+
+def power(value: float) -> str:
+    """7460000000000 as 7.46e12: what all of a table's costs are told in."""
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def span_of(values: Sequence[float], shown: str = ",.0f") -> str:
+    low, high = format(min(values), shown), format(max(values), shown)
+    return low if low == high else f"{low} to {high}"
+
+
+def machine_of(cost: Mapping) -> str:
+    threads = f", {cost['threads']} thread{'s' if cost['threads'] != 1 else ''}" if "threads" in cost else ""
+    ranks = f" x {cost['world_size']}" if cost.get("world_size", 1) > 1 else ""
+    version = f", PyTorch {cost['torch']}" if "torch" in cost else ""
+    return f"{cost.get('device', 'not told')}{ranks}{threads}{version}"
+
+
+def training_row(trainings: Sequence[tuple[Path, Training]], out: Path) -> list[Cell]:
+    of_run = [training for _, training in trainings]
+    costs = [training.cost for training in of_run]
+    flops = [span_of([cost[name] for cost in costs], ".2e") for name in ("flops", "flops_by_the_papers_counting")]
+    seeds = ", ".join(link(f"seed {one.seed}", relative(path, out)) for path, one in trainings)
+    return [
+        Cell(code(of_run[0].run), "row"),
+        loss_cell(of_run),
+        *(Cell(words, kind="number") for words in (span_of([cost["tokens"] for cost in costs]), *flops)),
+        Cell(span_of([cost["seconds"] for cost in costs]), kind="number"),
+        Cell("<br>".join(text(words) for words in dict.fromkeys(machine_of(cost) for cost in costs))),
+        Cell(seeds),
+    ]
+
+
+def trainings_section(paths: Sequence[Path], context: Context, out: Path) -> Section:
+    by_run: dict[str, list[tuple[Path, Training]]] = {}
+    for path in sorted(paths):
+        training = read_training(path, context.scale)
+        by_run.setdefault(training.run, []).append((path, training))
+    if not by_run:
+        return Section("trainings", "Trainings", "<p>No pre-training has left a record here.</p>")
+    headings = [
+        "Run",
+        "Loss by step",
+        "Tokens",
+        "FLOPs, ours",
+        "FLOPs, as the papers count",
+        "Seconds",
+        "Machine",
+        "Record",
+    ]
+    caption = (
+        "<strong>Pre-trainings.</strong> Losses, one line a seed; tokens that were trained on, and what they cost by "
+        "both ways of counting. A range: seeds differ."
+    )
+    table = HtmlTable(
+        identity="trainings-table",
+        name="Pre-trainings: losses and costs",
+        html_caption=caption,
+        head=[[Cell(text(words), "col") for words in headings]],
+        bodies=[Body("", [training_row(of_run, out) for _, of_run in sorted(by_run.items())])],
+    )
+    return Section("trainings", "Trainings", render_table(table))
+
+
+# --- where the numbers come from ------------------------------------------------------------------------------------
+
+
+def provenance(paths: Iterable[Path], context: Context) -> dict[Path, dict]:
+    return {path: read_content(path, context.scale) for path in sorted(paths)}
+
+
+def found_of(contents: Iterable[Mapping], name: str) -> list[str]:
+    return sorted({str(content[name]) for content in contents if content.get(name) is not None})
+
+
+def files_section(contents: Mapping[Path, dict], out: Path) -> Section:
+    """A row for each run, task and setting: what it was made with, and every seed's file."""
+    if not contents:
+        return Section("files", "Score files", "<p>There is no score file at this scale yet.</p>")
+    by_run: dict[str, list[list[Cell]]] = {}
+    for (run, task, setting), of_seed in sorted(group_paths(contents).items()):
+        behind = [contents[path] for _, path in sorted(of_seed.items())]
+        seeds = ", ".join(link(f"seed {seed}", relative(path, out)) for seed, path in sorted(of_seed.items()))
+        made = [found_of(behind, name) for name in ("task_version", "run_hash", "commit", "dtype")]
+        made[2] = [commit[:12] for commit in made[2]]
+        languages = sorted({score["language"] for content in behind for score in content["scores"]})
+        by_run.setdefault(run, []).append(
+            [
+                Cell(text(task), "row"),
+                Cell(text(setting)),
+                Cell(text(" ".join(languages))),
+                *(Cell(", ".join(map(code, values)) or MISSING) for values in made),
+                Cell(seeds),
+            ]
+        )
+    headings = ("Task", "Setting", "Languages", "Task version", "Run hash", "Commit", "Numbers", "Files")
+    table = HtmlTable(
+        identity="files-table",
+        name="Score files",
+        html_caption="<strong>Score files.</strong> Every reproduced number of this page is in one of them: value, "
+        "number of test items, chance, seed, the hash of the run that was trained and the commit of the code.",
+        head=[[Cell(text(words), "col") for words in headings]],
+        bodies=[Body(code(run), rows) for run, rows in sorted(by_run.items())],
+    )
+    return Section("files", "Score files", render_table(table))
+
+
+def reference_runs(context: Context) -> list[dict[str, str]]:
+    """Where and when the reference scores of this scale were computed; nothing where the scores are our own."""
+    path = context.root / "reference/PROVENANCE.tsv"
+    if not context.reference or not path.exists():
+        return []
+    return [row for row in read_rows(path, "\t") if row["scale"] == context.scale]
+
+
+def about_section(contents: Mapping[Path, dict], trainings: Sequence[Path], context: Context) -> Section:
+    values = list(contents.values())
+    machines = sorted({machine_of(read_training(path, context.scale).cost) for path in trainings})
+    kept = reference_runs(context)
+    machines += sorted({row["machine"] for row in kept})
+    dates = sorted({row[name] for row in kept for name in ("first", "last")})
+    runs = found_of(values, "run")
+    facts = [
+        ("Scale", f"{code(context.scale)}: {text(context.description)}"),
+        ("Data", "the generated mini-world" if context.world else "real corpora and evaluation sets"),
+        ("Scores from", "the reference scores of the repository" if context.reference else "runs of this workflow"),
+        ("Seeds", text(", ".join(sorted(found_of(values, "seed"), key=int)) or "none yet")),
+        ("Runs", ", ".join(map(code, runs)) or "none yet"),
+        ("Score files", link(str(len(values)), "#files")),
+        ("Code", ", ".join(code(commit[:12]) for commit in found_of(values, "commit")) or "not told"),
+        ("Numbers", text(", ".join(found_of(values, "dtype"))) or "not told"),
+        ("Machines", "<br>".join(map(text, machines)) or "not told"),
+        *([("Dates", text(" to ".join(dict.fromkeys((dates[0], dates[-1])))))] if dates else []),
+    ]
+    lines = [
+        f"<p>{text(scale_words(context))} Every table keeps the rows and columns of the paper's. Published numbers are "
+        "copied as printed; errors of the papers are marked, not mended. Reproduced numbers are means over seeds with "
+        "the sample standard deviation and the number of seeds in brackets; each leads to its score file, which says "
+        "what was run. A cell without a number prints -- and is never a zero; the notes below its table say why.</p>",
+        "<dl>",
+        *(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in facts),
+        "</dl>",
+    ]
+    return Section("about", "About these numbers", "\n".join(lines))
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def contents_list(sections: Sequence[Section]) -> str:
+    lines = ['<nav aria-label="Contents">', "<h2>Contents</h2>", "<ul>"]
+    for section in sections:
+        lines.append(f"<li>{link(text(section.title), f'#{section.identity}')}")
+        groups: dict[str, list[str]] = {}
+        for group, to, name in section.parts:
+            groups.setdefault(group, []).append(f"<li>{link(text(name), f'#{to}')}</li>")
+        if groups:
+            lines.append("<ul>")
+            for group, items in groups.items():
+                lines += [f"<li>{text(group)}", "<ul>", *items, "</ul>", "</li>"]
+            lines.append("</ul>")
+        lines.append("</li>")
+    return "\n".join([*lines, "</ul>", "</nav>"])
+
+
+def render_site(sections: Sequence[Section], context: Context) -> str:
+    before = "\n".join(
+        [
+            '<a class="skip" href="#main">Skip to the numbers</a>',
+            "<header>",
+            "<h1>Parallax</h1>",
+            "<p>Cross-lingual pre-training: published and reproduced numbers, "
+            f"at scale {code(context.scale)}{' on a generated mini-world' if context.world else ''}.</p>",
+            contents_list(sections),
+            "</header>",
+        ]
+    )
+    main = "\n".join(
+        f'<section aria-labelledby="{section.identity}">\n<h2 id="{section.identity}">{text(section.title)}</h2>\n'
+        f"{section.html.strip()}\n</section>"
+        for section in sections
+    )
+    after = (
+        "<footer><p>Written by Parallax from specs, published numbers and score files: "
+        "<code>snakemake --cores all results/index.html</code>. Code: MIT licence; the data sets have their own.</p>"
+        "</footer>"
+    )
+    return page(f"Parallax: published and reproduced, scale {context.scale}", main, STYLE, before, after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_context_arguments(parser)
+    parser.add_argument("--figures", default=Path("results/figures"), type=Path, help="default: %(default)s")
+    parser.add_argument("--trainings", nargs="*", default=[], type=Path, help="records of pre-trainings")
+    parser.add_argument("--claims", type=Path, help="claims.json of evaluate_claims; without it the page has no claims")
+    parser.add_argument("--audit", type=Path, help="audit.csv of the papers' own numbers; without it the page has none")
+    parser.add_argument("--out", required=True, type=Path, help="the page: results/index.html")
+    args = parser.parse_args()
+    context, table_specs, figure_specs = load_context(args.config, args.scale, args.scores_root, args.override)
+    names = paper_names(context.root)
+    specs = [*table_specs.values(), *figure_specs.values()]
+    contents = provenance({path for spec in specs for path in context.expected(spec) if path.exists()}, context)
+    sections = [
+        about_section(contents, args.trainings, context),
+        tables_section(in_order(table_specs, names), context, args.out),
+        figures_section(in_order(figure_specs, names), context, args.figures, args.out),
+    ]
+    if args.claims:
+        sections.append(claims_section(read_claims(args.claims), context, args.out))
+    if args.audit:
+        sections.append(audit_section(read_csv(args.audit)))
+    sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]
+    write_text(args.out, render_site(sections, context))
+
+
+if __name__ == "__main__":
+    run_main(main)
