@@ -30,7 +30,7 @@ def make_all(repository: Path, root: Path, context) -> Path:
         path = root / "tables" / f"{item}.tex"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make_table.render_latex(table), encoding="utf-8")
-    figure = plot_figure.draw(plot_figure.read_curves(figure_spec, context), figure_spec, context)
+    figure = plot_figure.draw(figure_spec, context)
     plot_figure.save(figure, root / f"figures/{FIGURE}.pdf", "pdf")
     plt.close(figure)
     listed = [(item_name(spec, context), make_document.missing_cells(table)) for spec, table in tables]

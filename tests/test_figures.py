@@ -1,18 +1,30 @@
 """Figures: the points that are drawn, the look, and the bytes."""
 
+import csv
 import dataclasses
 import json
+import math
+import shutil
+import statistics
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+import yaml
+from matplotlib.container import BarContainer
+from matplotlib.text import Text
 
+import figure_curves
+import figure_masks
+import figure_style
 import made_up
 import plan
 import plot_figure
 import plot_training
 from errors import UserError
-from tables import load_spec
+from tables import Context, load_spec
 
 
 @pytest.fixture
@@ -25,7 +37,7 @@ def drawn(repository, spec, tmp_path):
     """The figure with made-up scores of three-layer models, closed after the test."""
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
-    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    figure = plot_figure.draw(spec, context)
     yield figure
     plt.close(figure)
 
@@ -36,7 +48,7 @@ def all_lines(figure):
 
 def test_published_points_and_curves(repository, spec, tmp_path):
     made_up.write_all(tmp_path)
-    curves = plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+    curves = figure_curves.read_curves(spec, made_up.make_context(repository, tmp_path))
     lines = {line.label: line for line in curves.lines}
     assert lines["XLM-E base"].published == {9: 63.66, 10: 57.14} and not lines["XLM-E base"].points
     assert lines["XLM-R base"].published == {7: 54.42, 10: 43.34} and lines["XLM-R base"].published_layers == 12
@@ -44,15 +56,16 @@ def test_published_points_and_curves(repository, spec, tmp_path):
     assert {summary.n for summary in lines["XLM-R base"].points.values()} == {3}
     assert curves.languages == [code for code in made_up.LANGUAGES if code != "en"]
     assert curves.chance == 0.25 and not curves.same_depth
-    assert curves.missing == [("XLM-E base", "run xlm-e-base has no file in config/runs yet")]
+    reason = "run xlm-e-base has no file in config/runs yet"
+    assert curves.missing == [("Retrieval without fine-tuning", "XLM-E base (xlm-e-base)", reason)]
 
 
 def test_models_of_one_depth_share_an_axis_of_layers(repository, spec, tmp_path):
     made_up.write_all(tmp_path, layers=12)
     context = made_up.make_context(repository, tmp_path)
-    curves = plot_figure.read_curves(spec, context)
+    curves = figure_curves.read_curves(spec, context)
     assert curves.same_depth
-    figure = plot_figure.draw(curves, spec, context)
+    figure = plot_figure.draw(spec, context)
     assert figure.axes[0].get_xlabel() == "layer (0 = embeddings)"
     points = [line for line in all_lines(figure) if line.get_label() == "XLM-R base, published"]
     assert list(points[0].get_xdata()) == [7, 10]
@@ -73,7 +86,7 @@ def test_numbers_of_a_generated_world_have_axes_of_their_own(drawn, repository, 
     assert {line.get_label().endswith("published") for line in own.lines} == {False}
     made_up.write_all(tmp_path)
     real = dataclasses.replace(made_up.make_context(repository, tmp_path), world=False)
-    figure = plot_figure.draw(plot_figure.read_curves(spec, real), spec, real)
+    figure = plot_figure.draw(spec, real)
     assert len(figure.axes) == 1 and len(figure.axes[0].lines) == 6
     plt.close(figure)
 
@@ -90,7 +103,7 @@ def test_a_figure_that_no_paper_prints_is_after_none(repository, tmp_path):
     spec = load_spec(repository / "config/figures/parallax/tatoeba-by-layer.yaml")
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
-    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    figure = plot_figure.draw(spec, context)
     assert figure._suptitle.get_text() == spec["title"]
     assert_nothing_overlaps_or_leaves_the_page(figure)
     plt.close(figure)
@@ -115,11 +128,11 @@ def test_error_rates_by_layer_say_that_less_is_better(repository, tmp_path):
         tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
         expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
     )
-    curves = plot_figure.read_curves(spec, context)
+    curves = figure_curves.read_curves(spec, context)
     lines = {line.label: line for line in curves.lines}
     assert lines["XLM-E base"].published == {9: 19.32} and curves.chance == 80.0
     assert {layer: one.mean for layer, one in lines["XLM-R base"].points.items()} == {0: 88, 1: 78, 2: 68, 3: 58}
-    figure = plot_figure.draw(curves, spec, context)
+    figure = plot_figure.draw(spec, context)
     assert figure.axes[0].get_ylabel() == "error rate, per cent (less is better)"
     words = " ".join(figure._supxlabel.get_text().split())
     assert "mean over 2 languages;" in words and "directions" not in words
@@ -139,7 +152,7 @@ def test_a_figure_draws_the_models_of_each_language_as_one_curve(repository, tmp
         tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
         expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
     )
-    curves = plot_figure.read_curves(spec, context)
+    curves = figure_curves.read_curves(spec, context)
     (line,) = [line for line in curves.lines if line.points]
     assert curves.languages == ["de", "fr"] and [one.mean for one in line.points.values()] == [32.0, 32.0]
     assert line.points[0].std == 1.0
@@ -172,7 +185,7 @@ def learning(repository, tmp_path):
 
 def test_learning_curves_stand_at_their_epochs_each_run_in_its_setting(learning):
     spec, context = learning
-    curves = plot_figure.read_curves(spec, context)
+    curves = figure_curves.read_curves(spec, context)
     veco, scratch = curves.lines
     assert (veco.label, veco.published, scratch.published) == ("VECO large", {10: 28.0}, {})
     begin, end = min(veco.points), max(veco.points)
@@ -187,7 +200,7 @@ def test_learning_curves_stand_at_their_epochs_each_run_in_its_setting(learning)
 
 def test_learning_curves_are_drawn_and_say_which_data_they_are_of(learning):
     spec, context = learning
-    figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
+    figure = plot_figure.draw(spec, context)
     papers, own = figure.axes
     assert [axes.get_xlabel() for axes in figure.axes] == ["epochs", "epochs"]
     assert all(axes.get_xlim()[0] <= 0 and axes.get_ylim()[0] <= 0 for axes in figure.axes)
@@ -206,10 +219,11 @@ def test_learning_curves_are_drawn_and_say_which_data_they_are_of(learning):
 
 def test_learning_curves_without_scores_show_the_published_point(learning):
     spec, context = learning
-    curves = plot_figure.read_curves(spec, dataclasses.replace(context, expected=lambda _: []))
+    context = dataclasses.replace(context, expected=lambda _: [])
+    curves = figure_curves.read_curves(spec, context)
     assert [(line.label, line.published) for line in curves.lines] == [("VECO large", {10: 28.0})]
-    assert [label for label, _ in curves.missing] == ["VECO large", "Transformer xBig"]
-    figure = plot_figure.draw(curves, spec, context)
+    assert [row for _, row, _ in curves.missing] == ["VECO large (veco-large)", "Transformer xBig (transformer-xbig)"]
+    figure = plot_figure.draw(spec, context)
     assert len(figure.axes) == 1 and figure.axes[0].get_xlabel() == "epochs"
     plt.close(figure)
 
@@ -220,19 +234,21 @@ def test_a_printed_point_without_its_epoch_is_named(learning):
     with pytest.raises(
         UserError, match=r"table-04\.csv: veco-large 30\.5: column 'epoch' is needed in a figure by epoch"
     ):
-        plot_figure.read_curves(spec, context)
+        figure_curves.read_curves(spec, context)
 
 
 def test_a_metric_that_is_not_by_layer_is_no_curve(repository, spec, tmp_path):
     spec["columns"][0]["metric"] = "accuracy"
     with pytest.raises(UserError, match="xlm-e/figure-03: metric 'accuracy' is none by layer or by update"):
-        plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+        figure_curves.read_curves(spec, made_up.make_context(repository, tmp_path))
 
 
 def test_every_line_of_every_figure_has_a_look_of_its_own(repository):
     for path in (repository / "config/figures").glob("*/*.yaml"):
-        rows = [row for group in load_spec(path).get("groups", []) for row in group["rows"]]
-        for looks in (plot_figure.COLOURS, plot_figure.LINE_STYLES, plot_figure.MARKERS):
+        spec = load_spec(path)
+        rows = [row for group in spec.get("groups", []) for row in group["rows"]]
+        rows = spec["groups"] if "cost" in spec else rows
+        for looks in (figure_style.COLOURS, figure_style.LINE_STYLES, figure_style.MARKERS):
             assert len(rows) <= len(looks) == len(set(map(str, looks))), path
 
 
@@ -242,17 +258,28 @@ def test_nothing_overlaps_or_leaves_the_page(drawn):
 
 
 def assert_nothing_overlaps_or_leaves_the_page(figure):
+    """Neither axes with their labels nor what stands beside them, nor any two words."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     page = figure.bbox
-    legend = figure.legends[0].get_window_extent(renderer)
+    legends = [legend.get_window_extent(renderer) for legend in figure.legends]
     axes = [part.get_tightbbox(renderer) for part in figure.axes]
-    boxes = [legend, *axes, *(text.get_window_extent(renderer) for text in (figure._suptitle, figure._supxlabel))]
+    beside = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
+    boxes = [*legends, *axes, *(text.get_window_extent(renderer) for text in beside)]
     for box in boxes:
         assert box.x0 >= page.x0 - 1 and box.x1 <= page.x1 + 1 and box.y0 >= page.y0 - 1 and box.y1 <= page.y1 + 1
     for i, box in enumerate(boxes):
         for other in boxes[i + 1 :]:
             assert not box.padded(-1).overlaps(other), (box, other)
+    with pytest.MonkeyPatch.context() as patch:  # axes keep texts of ticks that are not drawn
+        texts, draw = [], Text.draw
+        patch.setattr(Text, "draw", lambda text, *args: (texts.append(text), draw(text, *args)))
+        figure.canvas.draw()
+    texts = [text for text in dict.fromkeys(texts) if text.get_visible() and text.get_text().strip()]
+    extents = [text.get_window_extent(renderer) for text in texts]
+    for i, box in enumerate(extents):
+        for j in range(i + 1, len(extents)):
+            assert not box.padded(-0.5).overlaps(extents[j]), (texts[i].get_text(), texts[j].get_text())
 
 
 def test_the_picture_says_where_its_numbers_come_from(drawn):
@@ -265,9 +292,9 @@ def test_the_same_scores_are_the_same_bytes(repository, spec, tmp_path):
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
     for name in ("a", "b"):
-        figure = plot_figure.draw(plot_figure.read_curves(spec, context), spec, context)
-        plot_figure.save(figure, tmp_path / f"{name}.pdf", "pdf")
-        plot_figure.save(figure, tmp_path / f"{name}.png", "png")
+        figure = plot_figure.draw(spec, context)
+        figure_style.save(figure, tmp_path / f"{name}.pdf", "pdf")
+        figure_style.save(figure, tmp_path / f"{name}.png", "png")
         plt.close(figure)
     for kind in ("pdf", "png"):
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
@@ -278,10 +305,10 @@ def test_the_same_scores_are_the_same_bytes(repository, spec, tmp_path):
 
 def test_no_scores_still_draws_the_published_points(repository, spec, tmp_path):
     context = made_up.make_context(repository, tmp_path)
-    curves = plot_figure.read_curves(spec, context)
+    curves = figure_curves.read_curves(spec, context)
     assert [line.label for line in curves.lines] == ["XLM-E base", "XLM-R base"]
     assert len(curves.missing) == 4
-    figure = plot_figure.draw(curves, spec, context)
+    figure = plot_figure.draw(spec, context)
     assert [line.get_label() for line in all_lines(figure)] == ["XLM-E base, published", "XLM-R base, published"]
     plt.close(figure)
 
@@ -292,7 +319,385 @@ def test_a_layer_without_a_language_is_an_error(repository, spec, tmp_path):
     scores.append(made_up.entry("de", 1.0, "accuracy-by-layer", 0.25, 1, "en-xx"))
     made_up.write_score(tmp_path, "xlm", "tatoeba", "zero-shot-retrieval", 1, scores)
     with pytest.raises(UserError, match=r"xlm tatoeba seed 1, layer 0: languages ar, es, hi, ru, zh are missing"):
-        plot_figure.read_curves(spec, made_up.make_context(repository, tmp_path))
+        figure_curves.read_curves(spec, made_up.make_context(repository, tmp_path))
+
+
+# --- bars by language -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bars(repository, tmp_path):
+    """ERNIE-M's figure 5 and a context with made-up scores of three seeds in four languages."""
+    value = {"best-xnli-model": 10.0, "retrieval-fine-tuned": 40.0}
+    for setting, base in value.items():
+        for seed in made_up.SEEDS:
+            entries = [
+                made_up.entry(code, base + 2 * i + seed, "accuracy", 0.25, 3, "both")
+                for i, code in enumerate(("ar", "de", "hi", "zh"))
+            ]
+            by_layer = [
+                entry | {"metric": "accuracy-by-layer", "direction": "en-xx", "value": entry["value"] + 1}
+                for entry in entries
+            ]
+            made_up.write_score(tmp_path, "ernie-m-large", "tatoeba", setting, seed, entries + by_layer)
+    context = dataclasses.replace(
+        made_up.make_context(repository, tmp_path),
+        runs=frozenset({"ernie-m-large"}),
+        tasks={"tatoeba": frozenset(value)},
+        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
+    )
+    return load_spec(repository / "config/figures/ernie-m/figure-05.yaml"), context
+
+
+def rows_of_bars(axes: plt.Axes) -> list[BarContainer]:
+    return [row for row in axes.containers if isinstance(row, BarContainer)]
+
+
+def heights(axes: plt.Axes) -> dict[str, list[float]]:
+    """Language -> the heights of its bars, left to right."""
+    codes = [label.get_text() for label in axes.get_xticklabels()]
+    found: dict[str, list[float]] = {}
+    for bar in sorted((bar for row in rows_of_bars(axes) for bar in row), key=lambda bar: bar.get_x()):
+        found.setdefault(codes[round(bar.get_x() + bar.get_width() / 2)], []).append(round(bar.get_height(), 6))
+    return found
+
+
+def test_bars_stand_by_the_size_of_the_corpora_with_the_numbers_of_the_table(bars, repository):
+    spec, context = bars
+    figure = plot_figure.draw(spec, context)
+    papers, own = figure.axes
+    with open(repository / "config/published/ernie-m/table-09.csv", encoding="utf-8", newline="") as file:
+        size = {row["language"]: float(row["size_gb"]) for row in csv.DictReader(file)}
+    codes = [label.get_text() for label in papers.get_xticklabels()]
+    assert len(codes) == 36 and [size[code] for code in codes] == sorted(size[code] for code in codes)
+    assert [label.get_text() for label in own.get_xticklabels()] == ["hi", "ar", "de", "zh"]
+    with open(repository / "config/published/ernie-m/table-16.csv", encoding="utf-8", newline="") as file:
+        printed = {
+            (row["setting"], row["language"]): float(row["value"])
+            for row in csv.DictReader(file)
+            if row["model"] == "ernie-m-large"
+        }
+    drawn = heights(papers)
+    for code in codes:
+        assert drawn[code] == [printed["best-xnli-model", code], printed["retrieval-fine-tuned", code]]
+    assert heights(own) == {"hi": [17, 47], "ar": [13, 43], "de": [15, 45], "zh": [19, 49]}  # en-xx: one more
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_published_bars_are_hollow_and_rows_differ_by_hatching(bars):
+    spec, context = bars
+    figure = plot_figure.draw(spec, context)
+    papers, own = figure.axes
+    for axes, hollow in ((papers, True), (own, False)):
+        rows = rows_of_bars(axes)
+        assert all((bar.get_facecolor()[3] == 0) == hollow for row in rows for bar in row)
+        assert len({row[0].get_hatch() for row in rows}) == len(rows) == 2
+        assert len(axes.get_legend().get_texts()) == 2
+    plt.close(figure)
+
+
+def test_on_common_axes_published_numbers_are_hollow_markers_over_the_bars(bars):
+    spec, context = bars
+    figure = plot_figure.draw(spec, dataclasses.replace(context, world=False))
+    [axes] = figure.axes
+    markers = [line for line in axes.lines if line.get_label().endswith("published")]
+    assert len(markers) == 2 and {line.get_markerfacecolor() for line in markers} == {"white"}
+    assert len(markers[0].get_xdata()) == 36 and len(heights(axes)) == 4
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_bars_that_are_missing_are_listed(bars):
+    spec, context = bars
+    found = plot_figure.missing_lines(spec, context)
+    assert [(row, reason) for _, row, _, reason in found] == [
+        (f"{label} (ernie-m-large)", "language not evaluated at scale mini")
+        for label in ("ERNIE-M large, best XNLI model", "ERNIE-M large, fine-tuned for retrieval")
+    ]
+    assert "hi" not in found[0][2].split(", ") and "sw" in found[0][2].split(", ")
+    nothing = dataclasses.replace(context, expected=lambda _: [], reference=True)
+    assert {(what, reason) for _, _, what, reason in plot_figure.missing_lines(spec, nothing)} == {
+        ("all bars", "not among the reference scores")
+    }
+
+
+# --- trainings ------------------------------------------------------------------------------------------------------
+
+BTMLM = {"ernie-m-base-rho-05": 2.0, "ernie-m-base-rho-10": 1.5, "ernie-m-base-rho-15": 1.0}
+
+
+def write_training(root: Path, run: str, seed: int, curves: dict | None = None, **cost: float) -> None:
+    path = root / run / f"seed-{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {
+        "flops": 1e12,
+        "flops_by_the_papers_counting": 2e12,
+        "tokens": 1,
+        "steps": 40,
+        "seconds": 1,
+        "parameters": {},
+    }
+    about = {"run": run, "seed": seed, "scale": "mini", "run_hash": f"hash of {run}"}
+    path.write_text(json.dumps({**about, "cost": {**whole, **cost}, "curves": curves or {}}))
+
+
+def with_trainings(context: Context, root: Path, runs: Iterable[str]) -> Context:
+    return dataclasses.replace(
+        context,
+        runs=frozenset(runs),
+        trainings=lambda run: {seed: root / run / f"seed-{seed}.json" for seed in made_up.SEEDS},
+    )
+
+
+@pytest.fixture
+def btmlm(repository, tmp_path):
+    """ERNIE-M's figure 6 and a context with made-up trainings of three runs and three seeds, of which the last run
+    lacks the last."""
+    for run, last in BTMLM.items():
+        for seed in made_up.SEEDS:
+            if (run, seed) != ("ernie-m-base-rho-15", 3):
+                curve = [[step, last + (4 - i) * 0.5 + seed / 10] for i, step in enumerate((100, 200, 300, 400, 500))]
+                curves = {"btmlm/loss": curve, "btmlm/copied": [[300, 0.1], [400, 0.1]]}
+                write_training(tmp_path, run, seed, curves)
+    context = with_trainings(made_up.make_context(repository, tmp_path), tmp_path, [*BTMLM, "ernie-m-base-rho-20"])
+    return load_spec(repository / "config/figures/ernie-m/figure-06.yaml"), context
+
+
+def test_perplexity_is_the_exponential_of_the_loss_mean_over_seeds(btmlm):
+    spec, context = btmlm
+    figure = plot_figure.draw(spec, context)
+    [axes] = figure.axes
+    curves = {line.get_label(): line for line in axes.lines}
+    assert list(curves) == ["5 % (3 seeds)", "10 % (3 seeds)", "15 % (2 seeds)", "first pseudo tokens"]
+    assert list(curves["5 % (3 seeds)"].get_xdata()) == [100, 200, 300, 400, 500]
+    expected = [statistics.fmean(math.exp(2 + (4 - i) / 2 + seed / 10) for seed in (1, 2, 3)) for i in range(5)]
+    assert list(curves["5 % (3 seeds)"].get_ydata()) == pytest.approx(expected)
+    assert curves["15 % (2 seeds)"].get_ydata()[-1] == pytest.approx((math.exp(1.1) + math.exp(1.2)) / 2)
+    assert curves["first pseudo tokens"].get_xdata()[0] == 300
+    assert len(axes.collections) == 3 and axes.get_yscale() == "log"
+    assert len({(str(line.get_linestyle()), line.get_marker()) for line in axes.lines}) == 4
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_a_training_that_is_missing_is_listed_with_its_reason(btmlm):
+    spec, context = btmlm
+    line = ("Proportion of pseudo tokens", "20 % (ernie-m-base-rho-20)", "curve")
+    assert plot_figure.missing_lines(spec, context) == [(*line, "no summary of its training found")]
+    reference = dataclasses.replace(context, reference=True)
+    assert plot_figure.missing_lines(spec, reference) == [(*line, "not among the reference trainings")]
+    unselected = dataclasses.replace(context, unselected=frozenset({"ernie-m-base-rho-20"}))
+    [(*_, reason)] = plot_figure.missing_lines(spec, unselected)
+    assert "--config runs=all" in reason
+
+
+def test_a_figure_without_any_number_keeps_its_place(btmlm):
+    spec, context = btmlm
+    figure = plot_figure.draw(spec, dataclasses.replace(context, trainings=lambda run: {}))
+    assert "at scale mini nothing behind it is computed" in figure.axes[0].texts[0].get_text()
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_a_signal_that_no_training_logs_is_named(btmlm):
+    spec, context = btmlm
+    spec["training"]["signal"] = "btmlm/perplexity"
+    words = r"training\.signal: run ernie-m-base-rho-05 logs no 'btmlm/perplexity'; it has btmlm/copied, btmlm/loss"
+    with pytest.raises(UserError, match=words):
+        plot_figure.draw(spec, context)
+
+
+# --- quality against cost -------------------------------------------------------------------------------------------
+
+COSTS = {
+    "xlm-e-base-steps-25": 1.0,
+    "xlm-e-base-steps-50": 2.0,
+    "xlm-e-base": 4.0,
+    "xlm": 3.0,
+    "xlm-r": 2.0,
+    "infoxlm-base": 0.5,
+}
+
+
+@pytest.fixture
+def costs(repository, tmp_path):
+    """XLM-E's figure 1 and a context with made-up scores and trainings; InfoXLM starts from XLM-R."""
+    for run, flops in COSTS.items():
+        for seed in made_up.SEEDS:
+            values = [made_up.entry(code, 40 + 5 * flops + seed) for code in ("en", "de")]
+            made_up.write_score(tmp_path / "scores", run, "xnli", "cross-lingual-transfer", seed, values)
+            write_training(tmp_path / "trainings", run, seed, flops=flops * 1e13, steps=100 * flops)
+    context = dataclasses.replace(
+        with_trainings(made_up.make_context(repository, tmp_path), tmp_path / "trainings", [*COSTS, "xlm-align-base"]),
+        expected=lambda _: sorted((tmp_path / "scores").glob("*/*/*/*.json")),
+        lineage=lambda run: ["infoxlm-base", "xlm-r"] if run == "infoxlm-base" else [run],
+    )
+    return load_spec(repository / "config/figures/xlm-e/figure-01.yaml"), context
+
+
+def points(axes: plt.Axes) -> dict[str, list[tuple[float, float]]]:
+    """First line of a label -> its points."""
+    drawn = [bars.lines[0] for bars in axes.containers] + [
+        line for line in axes.lines if "published" in line.get_label()
+    ]
+    labels = [bars.get_label() for bars in axes.containers] + [
+        line.get_label() for line in drawn[len(axes.containers) :]
+    ]
+    return {
+        label.split("\n")[0]: list(zip(line.get_xdata().tolist(), line.get_ydata().tolist(), strict=True))
+        for label, line in zip(labels, drawn, strict=True)
+    }
+
+
+def test_points_of_quality_stand_at_the_cost_of_everything_they_start_from(costs):
+    spec, context = costs
+    figure = plot_figure.draw(spec, context)
+    papers, own = figure.axes
+    assert points(own) == {
+        "XLM-E base": [(1e13, 47), (2e13, 52), (4e13, 62)],
+        "XLM-R base + TLM": [(3e13, 57)],
+        "XLM-R base": [(2e13, 52)],
+        "InfoXLM base": [(2.5e13, 44.5)],
+    }
+    assert points(papers) == {
+        "XLM-E base, published": [(9.5e19, 76.6)],
+        "XLM-R base, published": [(9.6e21, 75.0)],
+        "InfoXLM base, published": [(9.6e21 + 1.7e20, 76.5)],
+        "XLM-Align base, published": [(9.6e21 + 9.6e19, 76.2)],
+    }
+    assert {line.get_markerfacecolor() for line in papers.lines} == {"none"}
+    assert "100, 200 and 400 steps" in own.containers[0].get_label()
+    assert own.get_xlabel() == "training, $10^{13}$ FLOPs\nour counting" and "paper's" in papers.get_xlabel()
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_the_paper_s_counting_shares_the_published_axes_where_data_are_real(costs):
+    spec, context = costs
+    spec["cost"]["counting"] = "papers"
+    real = dataclasses.replace(context, world=False)
+    figure = plot_figure.draw(spec, real)
+    [axes] = figure.axes
+    assert points(axes)["XLM-E base"][0] == (2e12, 47) and points(axes)["XLM-E base, published"] == [(9.5e19, 76.6)]
+    plt.close(figure)
+
+
+def test_points_that_are_missing_are_listed(costs):
+    spec, context = costs
+    rows = [row.split(" (")[1][:-1] for _, row, _, _ in plot_figure.missing_lines(spec, context)]
+    assert rows == ["xlm-e-base-steps-75", "xlm-steps-25", "xlm-steps-50", "xlm-steps-75", "xlm-align-base"]
+    without = dataclasses.replace(context, trainings=lambda run: {})
+    reasons = {row: reason for _, row, _, reason in plot_figure.missing_lines(spec, without)}
+    assert reasons["all steps (xlm)"] == "no summary of its training found"
+
+
+# --- looks, and what a spec may say -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", ["bars", "btmlm", "costs"])
+def test_every_kind_of_figure_is_the_same_bytes_twice(item, request, tmp_path):
+    spec, context = request.getfixturevalue(item)
+    for name in ("a", "b"):
+        figure = plot_figure.draw(spec, context)
+        for kind in ("pdf", "png"):
+            figure_style.save(figure, tmp_path / f"{name}.{kind}", kind)
+        plt.close(figure)
+    for kind in ("pdf", "png"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    assert b"CreationDate" not in (tmp_path / "a.pdf").read_bytes()
+
+
+def test_a_spec_may_choose_the_colour_of_a_line(drawn, repository, spec, tmp_path):
+    made_up.write_all(tmp_path)
+    before = {line.get_label(): line.get_color() for line in all_lines(drawn)}
+    spec["colours"] = {"XLM-R base": "#123456"}
+    figure = plot_figure.draw(spec, made_up.make_context(repository, tmp_path))
+    after = {line.get_label(): line.get_color() for line in all_lines(figure)}
+    changed = {label for label in before if before[label] != after[label]}
+    assert changed == {"XLM-R base (3 seeds)", "XLM-R base, published"} and after[min(changed)] == "#123456"
+    plt.close(figure)
+
+
+def grey(colour: str) -> float:
+    """How light a colour is in a grey print, 0 to 1."""
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def test_neighbours_of_the_palette_differ_in_grey():
+    shades = [grey(colour) for colour in figure_style.COLOURS]
+    assert min(abs(a - b) for a, b in pairwise(shades)) > 0.05
+
+
+SLIPS = {
+    "run": (
+        "ernie-m/figure-06",
+        ("groups", 0, "rows", 0, "run"),
+        "ernie-m-base-rho-5",
+        "unknown run 'ernie-m-base-rho-5'",
+    ),
+    "signal": ("ernie-m/figure-06", ("training", "signal"), "btmml/loss", "training.signal: unknown objective of run"),
+    "mark": ("ernie-m/figure-06", ("training", "mark", "signal"), "copied", "training.mark.signal: unknown objective"),
+    "form of a signal": ("ernie-m/figure-06", ("training", "signal"), "loss", "training.signal: 'loss' is not right"),
+    "kind of value": ("ernie-m/figure-06", ("training", "as"), "ppl", "training.as: 'ppl' is unknown"),
+    "key of a training": (
+        "ernie-m/figure-06",
+        ("training", "sginal"),
+        "a",
+        "training.sginal: unknown key; did you mean",
+    ),
+    "columns": ("ernie-m/figure-06", ("published",), "a.csv", "unknown key of a figure with 'training' 'published'"),
+    "order": (
+        "ernie-m/figure-05",
+        ("bars", "order"),
+        "config/published/no.csv",
+        "config/published/no.csv: no such file",
+    ),
+    "colour": (
+        "ernie-m/figure-05",
+        ("colours",),
+        {"ERNIE-M": "#0072B2"},
+        "colours: unknown line of this figure 'ERNIE-M'",
+    ),
+    "form of a colour": (
+        "ernie-m/figure-05",
+        ("colours",),
+        {"a": "blue"},
+        "a colour is written as six digits of base 16",
+    ),
+    "counting": ("xlm-e/figure-01", ("cost", "counting"), "mine", "cost.counting: 'mine' is unknown"),
+    "file of costs": ("xlm-e/figure-01", ("cost", "published", "file"), "no.csv", "published: no.csv: no such file"),
+    "colour of a cost": ("xlm-e/figure-01", ("colours",), {"all steps": "#000000"}, "unknown line of this figure"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_in_a_figure_is_named_with_its_file_and_key(repository, tmp_path, slip):
+    item, keys, value, words = SLIPS[slip]
+    shutil.copytree(repository / "config", tmp_path / "config")
+    path = tmp_path / f"config/figures/{item}.yaml"
+    spec = yaml.safe_load(path.read_text())
+    place = spec
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    path.write_text(yaml.safe_dump(spec, sort_keys=False))
+    with pytest.raises(UserError) as error:
+        plan.load_config(tmp_path, {"scale": "smoke"})
+    assert str(error.value).startswith(f"config/figures/{item}.yaml") and words in str(error.value)
+
+
+def test_a_figure_asks_for_the_trainings_of_its_runs_and_of_what_they_start_from(repository):
+    config = plan.load_config(repository, {"scale": "smoke", "runs": "all"})
+    asked = {path.split("/")[3] for path in plan.figure_trainings(config, config.figures["xlm-e/figure-01"])}
+    assert {"xlm", "xlm-e-base", "xlm-e-base-steps-25", "infoxlm-base", "xlm-r"} <= asked
+    asked = {path.split("/")[3] for path in plan.figure_trainings(config, config.figures["ernie-m/figure-06"])}
+    assert asked == {plan.trained_run(config, f"ernie-m-base-rho-{share}") for share in ("05", "10", "15", "20")}
+    assert plan.figure_trainings(config, config.figures["xlm-e/figure-03"]) == []
+    few = plan.load_config(repository, {"scale": "smoke", "runs": ["xlm"]})
+    assert plan.figure_trainings(few, few.figures["ernie-m/figure-06"]) == []
+    assert plan.figure_trainings(few, few.figures["xlm-e/figure-01"]) == ["results/smoke/trainings/xlm/seed-1.json"]
 
 
 # --- who sees whom ---------------------------------------------------------------------------------------------------
@@ -300,12 +705,12 @@ def test_a_layer_without_a_language_is_an_error(repository, spec, tmp_path):
 MASKS = {"ernie-m/figure-02": ["mmlm", "tlm", "camlm", "camlm"], "ernie-m/figure-04": ["camlm", None, "btmlm"]}
 
 
-def panels(repository: Path, item: str) -> list[plot_figure.Panel]:
+def panels(repository: Path, item: str) -> list[figure_masks.Panel]:
     spec = load_spec(repository / f"config/figures/{item}.yaml")
-    return [plot_figure.read_panel(panel, item) for panel in spec["masks"]]
+    return [figure_masks.read_panel(panel, item) for panel in spec["masks"]]
 
 
-def sees(panel: plot_figure.Panel, label: str) -> str:
+def sees(panel: figure_masks.Panel, label: str) -> str:
     return " ".join(
         other for other, seen in zip(panel.labels, panel.seen[panel.labels.index(label)], strict=True) if seen
     )
@@ -334,7 +739,7 @@ def test_pictures_of_masks_show_the_rules_that_objectives_have(repository, item)
         load_spec(repository / f"config/figures/{item}.yaml")["masks"], MASKS[item], strict=True
     ):
         if objective:
-            assert plot_figure.RULES[panel["rule"]] is OBJECTIVES[objective].rule
+            assert figure_masks.RULES[panel["rule"]] is OBJECTIVES[objective].rule
 
 
 @pytest.mark.parametrize("item", MASKS)
@@ -342,14 +747,14 @@ def test_a_picture_of_masks_has_a_cell_for_each_that_is_seen(repository, item, t
     spec = load_spec(repository / f"config/figures/{item}.yaml")
     context = made_up.make_context(repository, tmp_path)
     for name in ("a", "b"):
-        figure = plot_figure.draw_masks(spec, context)
+        figure = plot_figure.draw(spec, context)
         for axes, panel in zip(figure.axes, panels(repository, item), strict=True):
             cells = {(int(cell.get_y()), int(cell.get_x())): cell for cell in axes.patches}
             assert cells.keys() == set(zip(*(indices.tolist() for indices in panel.seen.nonzero()), strict=True))
             for (q, k), cell in cells.items():
                 assert bool(cell.get_hatch()) == (panel.fields.side[q] != panel.fields.side[k])
         for kind in ("pdf", "png"):
-            plot_figure.save(figure, tmp_path / f"{name}.{kind}", kind)
+            figure_style.save(figure, tmp_path / f"{name}.{kind}", kind)
         plt.close(figure)
     for kind in ("pdf", "png"):
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
@@ -365,7 +770,7 @@ def test_pictures_of_masks_are_planned_without_runs(repository, scale):
 
 def test_a_wrong_picture_of_masks_is_named(tmp_path):
     with pytest.raises(UserError, match="here, rule: `camel` is unknown; known: full, camlm, camlm_siblings"):
-        plot_figure.read_panel({"rule": "camel", "documents": [[["x1"]]]}, "here")
+        figure_masks.read_panel({"rule": "camel", "documents": [[["x1"]]]}, "here")
     (tmp_path / "spec.yaml").write_text("paper: a\nitem: figure-01\ntitle: b\nmasks: []\ncolumns: []\n")
     with pytest.raises(UserError, match="unknown key 'columns'"):
         load_spec(tmp_path / "spec.yaml")

@@ -541,7 +541,11 @@ def spec_scores(wildcards):
 
 
 def spec_published(wildcards):
-    return spec_of(wildcards).get("published", [])
+    return plan.figure_specs.published_files(spec_of(wildcards))
+
+
+def spec_trainings(wildcards):
+    return plan.figure_trainings(PLAN, spec_of(wildcards))
 
 
 def table_files(wildcards):

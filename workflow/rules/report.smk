@@ -79,6 +79,7 @@ rule plot_figure:
         errata="config/published/errata.csv",
         papers="config/published/papers.tsv",
         scores=spec_scores,
+        trainings=spec_trainings,
     output:
         pdf="results/figures/{item}.pdf",
         png="results/figures/{item}.png",

@@ -20,6 +20,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import figure_specs
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.options import DESCRIPTIONS
 from errors import UserError
@@ -1186,14 +1187,16 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
 
 def _check_spec(config: Config, spec: dict, shown: str) -> None:
     """Tasks, settings and runs that a table names exist, or are announced: a typing error must not print as `--`."""
-    if "masks" in spec:  # a picture of attention masks names no run
+    figure_specs.check(config, spec, shown)
+    if any(kind in spec for kind in figure_specs.WITHOUT_RUNS):
         return
     vocabulary = read_announced(config.root)
     tasks = {*config.tasks, *vocabulary["tasks"]}
     settings = {setting for task in config.tasks.values() for setting in task["settings"]} | set(vocabulary["settings"])
     runs = {*config.runs, *vocabulary["runs"]}
     published = _published_models(config, spec, shown)
-    for index, column in enumerate(spec["columns"]):
+    columns = spec.get("columns", [])
+    for index, column in enumerate(columns):
         _known(column["task"], tasks, f"{shown}, columns[{index}].task", "task")
         if "setting" in column:
             _known(column["setting"], settings, f"{shown}, columns[{index}].setting", "setting")
@@ -1204,9 +1207,9 @@ def _check_spec(config: Config, spec: dict, shown: str) -> None:
         if "setting" in group:
             _known(group["setting"], settings, f"{where}.setting", "setting")
         for task, setting in group.get("settings", {}).items():
-            _known(task, {column["task"] for column in spec["columns"]}, f"{where}.settings", "task of its columns")
+            _known(task, {column["task"] for column in columns}, f"{where}.settings", "task of its columns")
             _known(setting, settings, f"{where}.settings.{task}", "setting")
-        if "setting" not in group and any("setting" not in column for column in spec["columns"]):
+        if "setting" not in group and any("setting" not in column for column in columns):
             raise UserError(f"{where}: key 'setting' is missing, and not every column has one of its own")
         for index, row in enumerate(group["rows"]):
             if "run" in row:
@@ -1271,7 +1274,7 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
             run = row.get("run")
             if run not in config.selected:
                 continue
-            for column in spec["columns"]:
+            for column in spec.get("columns", []):
                 task, setting = column["task"], column.get("setting", group.get("setting"))
                 setting = group.get("settings", {}).get(task, setting)
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
@@ -1334,6 +1337,23 @@ def training_paths(config: Config, runs: Iterable[str]) -> list[str]:
     trained = {trained_run(config, run) for run in runs if run in config.selected and run in config.pretrained}
     seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
     return _existing(config, [training_path(config, run, seed) for run in sorted(trained) for seed in seeds])
+
+
+def figure_trainings(config: Config, spec: dict) -> list[str]:
+    """The files of trainings that a figure reads: those of its runs, and for costs of what they start from too."""
+    if not {"training", "cost"} & set(spec):
+        return []
+    named = {row.get("run") for group in spec["groups"] for row in group["rows"]}
+    runs = named & config.selected & set(config.pretrained)
+    if "cost" in spec:
+        runs = {parent for run in runs for parent in lineage(config, run)}
+    return _existing(config, sorted({path for run in runs for path in trainings_of(config, run).values()}))
+
+
+def trainings_of(config: Config, run: str) -> dict[int, str]:
+    """Seed of pre-training -> the file of a run."""
+    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    return {seed: training_path(config, run, seed) for seed in seeds}
 
 
 def corpus_counts(config: Config) -> list[str]:

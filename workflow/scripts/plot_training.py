@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 from atomic import write_text
 from errors import UserError, run_main
-from plot_figure import COLOURS, LINE_STYLES, STYLE, save
+from figure_style import COLOURS, LINE_STYLES, STYLE, save
 from trainings import Points, read_log, signals
 
 COLUMNS = 3

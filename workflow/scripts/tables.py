@@ -68,6 +68,7 @@ COLUMN_KEYS = {
 }
 AVERAGE_KEYS = {"xtreme", "tasks", "of", "heading", "published_task", "published_metric"}
 MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
+FIGURE_KEYS = {"bars", "cost", "colours"}  # of specs of figures; plan and schema look into them
 GROUP_KEYS = {"title", "setting", "settings", "published_setting", "rows"}
 ROW_KEYS = {"label", "published", "published_note", "run"}
 REQUIRED = {
@@ -96,6 +97,8 @@ class Context:
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
     reference: bool = False  # the scores are those of the repository
     unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
+    trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
+    lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,9 @@ def load_spec(path: str | Path) -> dict:
         for i, panel in enumerate(spec["masks"], start=1):
             check_keys(f"{path}, masks entry {i}", panel, "panel", REQUIRED["panel"])
         return spec
-    check_keys(str(path), spec, "spec", SPEC_KEYS)
+    if isinstance(spec, dict) and {"diagram", "training"} & set(spec):  # no columns: plan and schema check them
+        return spec
+    check_keys(str(path), spec, "spec", SPEC_KEYS | FIGURE_KEYS)
     if not spec["columns"] or not spec["groups"]:
         raise UserError(f"{path}: 'columns' and 'groups' each need at least one entry")
     if spec.get("published_scale", 1) not in PUBLISHED_SCALES:
@@ -416,6 +421,8 @@ def load_context(
         unselected=frozenset(config.runs) - config.selected,
         reference=config.from_reference,
         unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
+        trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
+        lineage=lambda run: plan.lineage(config, run),
     )
     return context, config.tables, config.figures
 
