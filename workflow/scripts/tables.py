@@ -97,8 +97,10 @@ class Context:
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
     reference: bool = False  # the scores are those of the repository
     unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
+    seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
     trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
     lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
+    config: object = None  # the plan's configuration, for what is compared without a score
 
 
 @dataclass(frozen=True)
@@ -403,11 +405,12 @@ def load_context(
             (plan.canonical_run(config, run, task), task, setting)
             for run, task, setting in plan.needs(config, spec, f"{spec['paper']}/{spec['item']}")
         }
-        return [
+        paths = [
             scores_root / run / task / setting / f"seed-{seed}.json"
             for run, task, setting in sorted(keys)
             for seed in plan.seeds_of(config, run)
         ]
+        return [path for path in paths if path.exists()] if config.from_reference else paths
 
     context = Context(
         scale=scale,
@@ -421,8 +424,10 @@ def load_context(
         unselected=frozenset(config.runs) - config.selected,
         reference=config.from_reference,
         unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
+        seeds=lambda run: plan.seeds_of(config, run),
         trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
         lineage=lambda run: plan.lineage(config, run),
+        config=config,
     )
     return context, config.tables, config.figures
 
@@ -725,10 +730,11 @@ def build(spec: dict, context: Context) -> Table:
                 row.selection |= {
                     (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
                 }
-                row.expected_seeds = max(row.expected_seeds, *(len(one.expected_seeds) for one in behind.values()))
                 for part, one in behind.items():
+                    wanted = {*context.seeds(run), *one.expected_seeds}
+                    row.expected_seeds = max(row.expected_seeds, len(wanted))
                     key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
-                    lacking = {*row.lacking.get(key, ()), *(seed for seed in one.expected_seeds if seed not in found)}
+                    lacking = {*row.lacking.get(key, ()), *(wanted - set(found))}
                     if lacking:
                         row.lacking[key] = tuple(sorted(lacking))
                 cell.files = files_behind(column, spec_row, entry, cell.values)
