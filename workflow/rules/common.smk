@@ -37,7 +37,9 @@ ALIGNED = plan.any_of(
 TRANSLATED = plan.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "translation"
 )
-TABLES = plan.any_of(PLAN.tables)  # <paper>/<item>
+COMPARED = [item for item, spec in PLAN.tables.items() if "compare" in spec]
+COMPARISONS = plan.any_of(COMPARED)  # <paper>/<item>
+TABLES = plan.any_of(set(PLAN.tables) - set(COMPARED))
 FIGURES = plan.any_of(PLAN.figures)
 NOT_TRANSLATED = [
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
@@ -546,6 +548,33 @@ def spec_published(wildcards):
 
 def spec_trainings(wildcards):
     return plan.figure_trainings(PLAN, spec_of(wildcards))
+
+
+def comparison_counts(wildcards):
+    reads = plan.compare_specs.reads_corpora(spec_of(wildcards))
+    return plan.corpus_counts(PLAN) if reads else []
+
+
+def comparison_trainings(wildcards):
+    return plan.compared_trainings(PLAN, spec_of(wildcards))
+
+
+def comparison_digest(wildcards):
+    return plan.comparison_digest(PLAN, spec_of(wildcards))
+
+
+def counted_texts(suffixes):
+    """What is counted of the clean text: its counts, or the text itself."""
+
+    def files(wildcards):
+        mono, bitext = plan.counted_data(PLAN)
+        return [
+            f"{S}/corpus/{stem}.{suffix}"
+            for stems, suffix in zip((mono_texts(mono), bitext_texts(bitext)), suffixes)
+            for stem in stems
+        ]
+
+    return files
 
 
 def table_files(wildcards):

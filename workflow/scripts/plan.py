@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import figure_specs
+import compare_specs
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.options import DESCRIPTIONS
 from errors import UserError
@@ -726,7 +727,7 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
     world = None  # pair -> the corpora that the generated world has for it
     if config.has_world:
         world = {"-".join(sorted(("en", code))): names for code, names in config.scale["world"]["bitext"].items()}
-    data = resolved["data"]
+    data = resolved["data"] = dict(resolved["data"])  # the run's own stays as it is written
     if "mono" in data:
         languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
         data["mono"] = {**data["mono"], "languages": languages}
@@ -1187,6 +1188,9 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
 
 def _check_spec(config: Config, spec: dict, shown: str) -> None:
     """Tasks, settings and runs that a table names exist, or are announced: a typing error must not print as `--`."""
+    if "compare" in spec:
+        compare_specs.check(config, spec, shown)
+        return
     figure_specs.check(config, spec, shown)
     if any(kind in spec for kind in figure_specs.WITHOUT_RUNS):
         return
@@ -1268,6 +1272,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
     and settings that nothing computes yet, tasks in none of whose languages this scale evaluates, and settings that
     train on sentence pairs where it has none.
     """
+    if "compare" in spec:  # the columns that it takes from tables of scores
+        return sorted({need for other in compare_specs.score_specs(config.root, spec) for need in needs(config, other)})
     found = set()
     for group in spec.get("groups", []):
         for row in group["rows"]:
@@ -1359,6 +1365,38 @@ def trainings_of(config: Config, run: str) -> dict[int, str]:
 def corpus_counts(config: Config) -> list[str]:
     """The sizes of the corpora after cleaning."""
     return _existing(config, [f"{evidence(config, 'corpus')}/counts.json"])
+
+
+def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The (corpus, language) and (corpus, pair) of which counts.json says the size: of the runs that are trained here, and
+    of those that a table compares the corpora of."""
+    specs = [spec for spec in config.tables.values() if compare_specs.reads_corpora(spec)]
+    if not specs:
+        return [], []
+    runs = {*config.listed, *(run for run, _, _ in all_needs(config))} & set(config.pretrained)
+    runs |= {run for spec in specs for run in compare_specs.runs_of(spec) if run in config.selected}
+    return data_of_runs(config, with_ancestors(config, [run for run in runs if _hash_of(config, run)]))
+
+
+def compared_trainings(config: Config, spec: dict) -> list[str]:
+    """What a comparison reads of what trainings cost: of its runs and of those that they start from."""
+    if not compare_specs.shows_training(spec):
+        return []
+    runs = [run for run in compare_specs.runs_of(spec) if run in config.selected and _hash_of(config, run)]
+    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    paths = [training_path(config, run, seed) for run in with_ancestors(config, runs) for seed in seeds]
+    return _existing(config, paths)
+
+
+def comparison_digest(config: Config, spec: dict) -> str:
+    """A digest of what a comparison shows of the configuration: its runs and recipes, as written and as resolved."""
+    shown: list[Any] = [config.scale["vocabulary"]]
+    for run in compare_specs.runs_of(spec):
+        for name in lineage(config, run):
+            shown.append([config.runs[name], resolve_run(config, name) if _hash_of(config, name) else None])
+    for task in compare_specs.tasks_of(spec):
+        shown.append([config.tasks[task], config.scale.get("task_overrides", {}).get(task)])
+    return digest(shown)
 
 
 def _existing(config: Config, paths: list[str]) -> list[str]:

@@ -101,6 +101,7 @@ class Context:
     trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
     lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
     config: object = None  # the plan's configuration, for what is compared without a score
+    config: object = None  # the plan's configuration, for what is compared without a score
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,8 @@ def load_spec(path: str | Path) -> dict:
         check_keys(str(path), spec, "spec of masks", MASK_SPEC_KEYS)
         for i, panel in enumerate(spec["masks"], start=1):
             check_keys(f"{path}, masks entry {i}", panel, "panel", REQUIRED["panel"])
+        return spec
+    if isinstance(spec, dict) and "compare" in spec:  # the plan checks what it names
         return spec
     if isinstance(spec, dict) and {"diagram", "training"} & set(spec):  # no columns: plan and schema check them
         return spec
@@ -427,6 +430,7 @@ def load_context(
         seeds=lambda run: plan.seeds_of(config, run),
         trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
         lineage=lambda run: plan.lineage(config, run),
+        config=config,
         config=config,
     )
     return context, config.tables, config.figures
