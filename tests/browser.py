@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, driven through a pipe in its own protocol: no package, no driver, no port, no download."""
+"""A headless Chromium for tests, driven through a pipe in its own protocol: no package, driver, port or download."""
 
 import base64
 import json
@@ -108,7 +108,8 @@ def chromium(profile: Path) -> Iterator[Browser]:
     read_answers, write_answers = os.pipe()
     # The protocol is spoken on descriptors 3 and 4. As root, which containers are, Chromium has no sandbox.
     flags = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run"
-    line = f'exec "$0" {flags} --remote-debugging-pipe --user-data-dir="$1" about:blank 3<&{read_commands} 4>&{write_answers}'
+    flags += " --remote-debugging-pipe"
+    line = f'exec "$0" {flags} --user-data-dir="$1" about:blank 3<&{read_commands} 4>&{write_answers}'
     process = subprocess.Popen(
         ["bash", "-c", line, executable(), str(profile)],
         pass_fds=(read_commands, write_answers),

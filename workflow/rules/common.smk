@@ -602,13 +602,34 @@ def formatted_tables(wildcards):
     ]
 
 
+def table_format(wildcards):
+    return {"csv": "csv", "html": "html", "md": "markdown"}[wildcards.format]
+
+
 def published_files(wildcards):
     return sorted(str(path) for path in Path("config/published").rglob("*.?sv"))
 
 
 def site_trainings(wildcards):
     """The records of the pre-trainings behind the tables and figures."""
-    return plan.training_paths(PLAN, {run for run, _, _ in NEEDS})
+    of_specs = [
+        *(plan.compared_trainings(PLAN, PLAN.tables[item]) for item in COMPARED),
+        *(plan.figure_trainings(PLAN, spec) for spec in PLAN.figures.values()),
+    ]
+    found = set(plan.training_paths(PLAN, {run for run, _, _ in NEEDS}))
+    return sorted(found.union(*of_specs))
+
+
+def site_counts(wildcards):
+    read = (plan.compare_specs.reads_corpora(PLAN.tables[item]) for item in COMPARED)
+    return plan.corpus_counts(PLAN) if any(read) else []
+
+
+def site_digest(wildcards):
+    """The runs and recipes that stand in comparisons."""
+    return plan.digest(
+        [plan.comparison_digest(PLAN, PLAN.tables[item]) for item in COMPARED]
+    )
 
 
 def reference_provenance(wildcards):

@@ -5,9 +5,10 @@
 localrules:
     make_site,
     make_table_formats,
+    make_comparison_formats,
 
 
-# On demand: results/tables/<paper>/<item>.csv, .md or .html; the target `formats` asks for all of them.
+# On demand: results/tables/<paper>/<item>.csv, .html or .md; the target `formats` asks for all of them.
 rule make_table_formats:
     input:
         script="workflow/scripts/make_table.py",
@@ -26,7 +27,7 @@ rule make_table_formats:
         f"{S}/benchmarks/make_table/{{item}}.{{format}}.tsv"
     wildcard_constraints:
         item=TABLES,
-        format="csv|md|html",
+        format="csv|html|md",
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -39,9 +40,48 @@ rule make_table_formats:
         root=scores_root,
         settings=settings_options,
         view=VIEW,
+        format=table_format,
     shell:
         "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out {output.table} > {log} 2>&1"
+        "--format {params.format} --out {output.table} > {log} 2>&1"
+
+
+rule make_comparison_formats:
+    input:
+        script="workflow/scripts/make_comparison.py",
+        spec="config/tables/{item}.yaml",
+        published=spec_published,
+        errata="config/published/errata.csv",
+        papers="config/published/papers.tsv",
+        counts=comparison_counts,
+        trainings=comparison_trainings,
+        scores=spec_scores,
+    output:
+        table="results/tables/{item}.{format}",
+    log:
+        f"{S}/logs/make_comparison/{{item}}.{{format}}.log",
+    benchmark:
+        f"{S}/benchmarks/make_comparison/{{item}}.{{format}}.tsv"
+    wildcard_constraints:
+        item=COMPARISONS,
+        format="csv|html|md",
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("make_comparison", "mem_mb", 2000),
+        runtime=resource("make_comparison", "runtime", 10),
+    params:
+        code=code("make_comparison"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        view=VIEW,
+        format=table_format,
+        compared=comparison_digest,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
+        "--format {params.format} --out {output.table} > {log} 2>&1"
 
 
 rule make_site:
@@ -53,6 +93,7 @@ rule make_site:
         scores=all_scores,
         figures=figure_pictures,
         trainings=site_trainings,
+        counts=site_counts,
         provenance=reference_provenance,
     output:
         page="results/index.html",
@@ -61,7 +102,7 @@ rule make_site:
     benchmark:
         f"{S}/benchmarks/make_site.tsv"
     conda:
-        "../../envs/data.yaml"
+        "../../envs/torch.yaml"
     threads: 1
     resources:
         mem_mb=resource("make_site", "mem_mb", 2000),
@@ -72,6 +113,7 @@ rule make_site:
         root=scores_root,
         settings=settings_options,
         view=VIEW,
+        compared=site_digest,
     shell:
         "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} "
         "--trainings {input.trainings} --out {output.page} > {log} 2>&1"

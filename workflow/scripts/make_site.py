@@ -10,9 +10,11 @@ import csv
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import comparisons
+import make_comparison
 from atomic import write_text
 from errors import UserError, run_main
 from html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
@@ -89,9 +91,13 @@ def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
 def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
     if "compare" not in spec:
         return html_table(build(spec, context), out)
-    import comparisons  # counts parameters with the models themselves: torch is imported only where a table needs it
-
-    return comparisons.html_table(comparisons.build(spec, context), out)
+    comparison = comparisons.build(spec, context)
+    table = make_comparison.html_table(comparison)
+    missing = [
+        f"{MISSING} {row}{'' if cells == 'all' else f', {cells}'}: {reason}."
+        for _, row, cells, reason in comparisons.missing_cells(spec, context)
+    ]
+    return replace(table, html_notes=[*table.html_notes, *map(text, missing)])
 
 
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:

@@ -771,20 +771,18 @@ def file_list(files: Iterable[Path], page: Path) -> str:
 
 
 RENDER = {"latex": render_latex, "csv": render_csv, "markdown": render_markdown, "html": render_html}
-FORMATS = {".tex": "latex", ".csv": "csv", ".md": "markdown", ".html": "html"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--spec", required=True, type=Path, help="config/tables/<paper>/<item>.yaml")
     add_context_arguments(parser)
-    parser.add_argument("--format", choices=sorted(RENDER), help="default: by the ending of --out, otherwise latex")
-    parser.add_argument("--out", required=True, type=Path, help="file to write: .tex, .csv, .md or .html")
+    parser.add_argument("--format", choices=sorted(RENDER), default="latex", help="default: %(default)s")
+    parser.add_argument("--out", required=True, type=Path, help="file to write")
     args = parser.parse_args()
-    chosen = args.format or FORMATS.get(args.out.suffix, "latex")
     context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
     table = build(load_spec(args.spec), context)
-    write_text(args.out, render_html(table, args.out) if chosen == "html" else RENDER[chosen](table))
+    write_text(args.out, render_html(table, args.out) if args.format == "html" else RENDER[args.format](table))
 
 
 if __name__ == "__main__":
