@@ -1,1 +1,39 @@
-# The claims ledger: what the papers say, tried on the scores.
+# Claims: what the papers claim, tested on scores and on costs of trainings -> results/tables/claims.tex
+# A claim on a run that is not trained here plans nothing: it says so.
+
+
+localrules:
+    evaluate_claims,
+
+
+rule evaluate_claims:
+    input:
+        script="workflow/scripts/evaluate_claims.py",
+        claims="config/claims.yaml",
+        papers="config/published/papers.tsv",
+        scores=claim_scores,
+        trainings=claim_trainings,
+    output:
+        table="results/tables/claims.tex",
+        claims=f"{S}/claims.json",
+    log:
+        f"{S}/logs/evaluate_claims.log",
+    benchmark:
+        f"{S}/benchmarks/evaluate_claims.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("evaluate_claims", "mem_mb", 2000),
+        runtime=resource("evaluate_claims", "runtime", 30),
+    params:
+        code=code("evaluate_claims"),
+        scale=SCALE,
+        root=scores_root,
+        trainings_root=trainings_root,
+        settings=settings_options,
+        view=VIEW,
+        needs=plan.digest(plan.claim_needs(PLAN)),
+    shell:
+        "python {input.script} --scale {params.scale} --scores-root {params.root} --trainings-root {params.trainings_root} "
+        "{params.settings} --out {output.table} --json {output.claims} > {log} 2>&1"

@@ -133,6 +133,10 @@ def scores_root(wildcards, output):
     return plan.evidence(PLAN, "scores")
 
 
+def trainings_root(wildcards, output):
+    return plan.evidence(PLAN, "trainings")
+
+
 def download_options(wildcards, output):
     """Where downloads look. The generated world is a mirror without checksums of upstream, and the only one."""
     if WORLD:
@@ -548,6 +552,14 @@ def spec_published(wildcards):
 
 def spec_trainings(wildcards):
     return plan.figure_trainings(PLAN, spec_of(wildcards))
+
+
+def claim_scores(wildcards):
+    return plan.claim_paths(PLAN)
+
+
+def claim_trainings(wildcards):
+    return plan.claim_trainings(PLAN)
 
 
 def comparison_counts(wildcards):

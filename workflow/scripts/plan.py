@@ -20,8 +20,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import figure_specs
+import claims
 import compare_specs
+import figure_specs
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.options import DESCRIPTIONS
 from errors import UserError
@@ -164,6 +165,7 @@ class Config:
     figures: dict[str, dict]
     languages: dict[str, Language]
     datasets: dict[str, Dataset]
+    claims: list[dict] = field(default_factory=list)  # of the selected papers
     _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
     _hashes: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
     _recipes: dict[tuple[str, str, str], dict] = field(default_factory=dict, repr=False, compare=False)
@@ -244,6 +246,8 @@ def load_config(
     _check_filters(config, {**specs["table"], **specs["figure"]}, str(path), overrides or {})
     config.tables.update(_select(settings, specs["table"]))
     config.figures.update(_select(settings, specs["figure"]))
+    papers = settings.get("papers")
+    config.claims.extend(claim for claim in _read_claims(config, schemas) if papers is None or claim["paper"] in papers)
     for item, spec in config.specs.items():
         found = needs(config, spec, item)
         for run, _, _ in found:
@@ -1410,8 +1414,11 @@ def score_paths(config: Config, spec: dict) -> list[str]:
 
 
 def all_needs(config: Config) -> list[tuple[str, str, str]]:
-    """The union of `needs` over every selected table and figure."""
-    return sorted({need for spec in config.specs.values() for need in needs(config, spec)})
+    """The union of `needs` over every selected table and figure, and the claims where the whole document is built."""
+    found = {need for spec in config.specs.values() for need in needs(config, spec)}
+    if config.settings.get("papers") is None and config.settings.get("items") is None:
+        found.update(claim_needs(config))
+    return sorted(found)
 
 
 def all_score_paths(config: Config) -> list[str]:
@@ -1420,6 +1427,112 @@ def all_score_paths(config: Config) -> list[str]:
 
 def _paths_of_needs(config: Config, found: list[tuple[str, str, str]]) -> list[str]:
     return _existing(config, [score_path(config, *need, seed) for need in found for seed in seeds_of(config, need[0])])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Claims
+
+
+def _read_claims(config: Config, schemas: _Schemas) -> list[dict]:
+    path = config.root / claims.SHOWN
+    if not path.exists():
+        return []
+    content = read_yaml(path, claims.SHOWN)
+    if not isinstance(content, dict) or list(content) != ["claims"] or not isinstance(content["claims"], list):
+        raise UserError(f"{claims.SHOWN}: must hold one key, 'claims', a list of claims")
+    for number, claim in enumerate(content["claims"], start=1):
+        name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
+        schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
+    with open(config.root / "config/published/papers.tsv", encoding="utf-8", newline="") as file:
+        papers = [row["key"] for row in csv.DictReader(file, delimiter="\t")]
+    claims.check_claims(content["claims"], config.runs, config.tasks, papers)
+    return content["claims"]
+
+
+def measured_languages(config: Config, measure: claims.Measure) -> list[str]:
+    """Those of a claim that this scale evaluates."""
+    return [code for code in task_languages(config, measure.task) if code in measure.languages]
+
+
+def layer_here(config: Config, measure: claims.Measure) -> int:
+    """A layer of the paper's model at its relative depth in the model of this scale."""
+    layer, of = measure.depth
+    return int(layer / of * resolve_run(config, measure.run)["model"]["layers"] + 0.5)
+
+
+def untestable(config: Config, claim: dict) -> str | None:
+    """Why this scale cannot test a claim, whatever is trained."""
+    for run in claims.runs_of(claim):
+        if run in config.pretrained and not _hash_of(config, run):
+            return f"this scale has not the data that run {run} is trained on"
+    for link in claims.links_of(claim, config.tasks):
+        for measure in claims.measures_of([link]):
+            if reason := unfit(config, measure.run, measure.task, measure.setting):
+                return reason
+            present = measured_languages(config, measure)
+            if not present or not _has_pairs(config, measure.task, measure.setting):
+                return f"this scale has no data of {measure.task}, {measure.setting}, in the languages of the claim"
+            if measure.gap and ("en" not in present or len(present) < 2):
+                return f"a gap needs English and another language, and this scale has {', '.join(present)}"
+        if _seen_here(config, link.better) == _seen_here(config, link.than):
+            return _why_equal(config, link)
+    return None
+
+
+def _seen_here(config: Config, side: claims.Side) -> list:
+    """What a side of a claim is at this scale: equal for two sides that differ in the paper alone."""
+    if not side.measures:
+        return [trained_run(config, run) for run in lineage(config, side.run)]
+    return [
+        (
+            canonical_run(config, one.run, one.task),
+            *(one.task, one.setting, one.metric, one.direction, one.share),
+            layer_here(config, one) if one.depth else None,
+        )
+        for _, one in side.measures
+    ]
+
+
+def _why_equal(config: Config, link: claims.Link) -> str:
+    if link.better.run != link.than.run:
+        return f"{link.better.run} and {link.than.run} are one and the same run here"
+    (_, one), (_, other) = link.better.measures[0], link.than.measures[0]
+    if one.depth != other.depth:
+        layers = f"layers {one.depth[0]} and {other.depth[0]} of {one.depth[1]}"
+        return f"{layers} are both layer {layer_here(config, one)} of the model here"
+    return "both sides of the claim are one and the same"
+
+
+def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tuple[str, str, str]]:
+    """The (run, task, setting) behind the claims, as `needs` has them: of those that this scale can test and all of
+    whose runs are trained here. A claim trains no run for its own sake."""
+    found = set()
+    for claim in _tested(config, chosen):
+        for one in claims.measures_of(claims.links_of(claim, config.tasks)):
+            jobs = setting_jobs(config, one.task, one.setting, measured_languages(config, one))
+            found |= {(canonical_run(config, one.run, one.task), one.task, job) for job in jobs}
+    return sorted(found)
+
+
+def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> list[str]:
+    """The files of trainings that claims on costs read: of the runs and of what they start from."""
+    costs = [claim for claim in _tested(config, chosen) if claims.kind_of(claim) == "cost"]
+    runs = with_ancestors(config, [run for claim in costs for run in claims.runs_of(claim)])
+    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    return _existing(config, [training_path(config, run, seed) for run in runs for seed in seeds])
+
+
+def claim_paths(config: Config) -> list[str]:
+    """The score files that claims read."""
+    return _paths_of_needs(config, claim_needs(config))
+
+
+def _tested(config: Config, chosen: Iterable[dict] | None) -> list[dict]:
+    return [
+        claim
+        for claim in (config.claims if chosen is None else chosen)
+        if set(claims.runs_of(claim)) <= config.selected and not untestable(config, claim)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

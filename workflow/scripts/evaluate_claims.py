@@ -1,0 +1,584 @@
+"""Which claims of the papers hold here: every claim of config/claims.yaml with what was measured and a verdict.
+
+Each claim is a difference that has to lie above a margin. Its 95 % interval is from a paired bootstrap over seeds and
+test items (bootstrap.py). The verdict is `reproduced` where the whole interval lies above the margin, `not reproduced`
+where it lies below, and `undecided` between; of a chain of differences all have to lie above, and each interval is
+wider for their number. Without the scores there is no verdict but the reason.
+"""
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import claims
+import latex
+import plan
+from atomic import write_json, write_text
+from bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
+from claims import Link, Measure
+from errors import UserError, run_main
+from scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
+from tables import LESS_IS_BETTER, add_context_arguments, paper_names, parse_overrides
+
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"
+VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NO_DATA, NOT_TESTABLE)
+MARKS = {REPRODUCED: "+", NOT_REPRODUCED: "-", UNDECIDED: "?", NO_DATA: "o", NOT_TESTABLE: "/"}
+LEVEL = 0.95
+ROUNDING = 0.01  # items add up to the score of their file, but for shares of four digits
+
+
+class Missing(Exception):
+    """What is needed for a verdict is not there; the message says what."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """One number a seed, and what each test item adds to it where that is known."""
+
+    by_seed: dict[int, float]
+    items: dict[int, tuple[list[float], list[float]]] | None = None
+    fixed: bool = False  # drawn nothing: one number stands for all seeds
+
+
+@dataclass
+class Measured:
+    """A link with its numbers."""
+
+    link: Link
+    found: Estimate
+    seeds: list[int]
+    margin: float  # in what `found` is in: of costs the logarithm
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def decided(self) -> str:
+        if self.found.interval is None:
+            return UNDECIDED
+        low, high = self.found.interval
+        return REPRODUCED if low > self.margin else NOT_REPRODUCED if high < self.margin else UNDECIDED
+
+
+@dataclass
+class Result:
+    claim: dict
+    verdict: str
+    reason: str
+    measured: list[Measured] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+
+class Evidence:
+    """The score and training files of one scale, each read once; asked for one that is not there it says which."""
+
+    def __init__(self, config: plan.Config, scores_root: Path, trainings_root: Path) -> None:
+        self.config, self.scores_root, self.trainings_root = config, scores_root, trainings_root
+        self.read: dict[tuple[str, str, str], Results] = {}
+        self.contents: dict[Path, dict] = {}
+        self.used: set[str] = set()
+
+    def paths(self, measure: Measure) -> dict[str, dict[int, Path]]:
+        """Job (a setting, or one of each language) -> seed -> path."""
+        run = plan.canonical_run(self.config, measure.run, measure.task)
+        jobs = plan.setting_jobs(self.config, measure.task, measure.setting, self.languages(measure))
+        seeds = plan.seeds_of(self.config, run)
+        folder = self.scores_root / run / measure.task
+        return {job: {seed: folder / job / f"seed-{seed}.json" for seed in seeds} for job in jobs}
+
+    def languages(self, measure: Measure) -> list[str]:
+        return plan.measured_languages(self.config, measure)
+
+    def results(self, measure: Measure) -> Results:
+        paths = self.paths(measure)
+        key = (next(iter(next(iter(paths.values())).values())).parts[-4], measure.task, measure.setting)
+        self.used |= {str(path) for of_seed in paths.values() for path in of_seed.values() if path.exists()}
+        if key not in self.read or len(paths) > 1:
+            if list(paths) == [measure.setting]:
+                self.read[key] = load_results(paths[measure.setting], self.config.scale_name)
+            else:
+                parts = {plan.setting_of_job(self.config, measure.task, job)[1]: of for job, of in paths.items()}
+                self.read[key] = load_parts(parts, self.config.scale_name)
+        return self.read[key]
+
+    def items(self, measure: Measure, language: str, seed: int) -> tuple[list[float], list[float]] | None:
+        paths = self.paths(measure)
+        job = measure.setting if measure.setting in paths else f"{measure.setting}-{language}"
+        path = paths[job][seed]
+        if path not in self.contents:
+            self.contents[path] = read_content(path, self.config.scale_name)
+        return items_of(self.contents[path], language, measure.metric)
+
+    def costs(self, run: str, counting: str) -> dict[int, float]:
+        """Seed of pre-training -> FLOPs, with those of the runs that it starts from."""
+        key = {"ours": "flops", "papers": "flops_by_the_papers_counting"}[counting]
+        found = {}
+        for seed in sorted({plan.pretrain_seed(self.config, seed) for seed in self.config.seeds}):
+            total = 0.0
+            for own in plan.lineage(self.config, run):
+                path = self.trainings_root / plan.trained_run(self.config, own) / f"seed-{seed}.json"
+                content = json.loads(path.read_text(encoding="utf-8"))
+                try:
+                    total += content["cost"][key]
+                except (KeyError, TypeError):
+                    raise UserError(f"{path}, cost.{key}: missing; summarise the training again") from None
+                self.used.add(str(path))
+            found[seed] = total
+        return found
+
+
+# --- what is there --------------------------------------------------------------------------------------------------
+
+
+def check_there(config: plan.Config, evidence: Evidence, claim: dict) -> None:
+    """Raise Missing with the reason why the numbers of a claim are not all there."""
+    if untrained := [run for run in claims.runs_of(claim) if run not in config.selected]:
+        several = "runs {} are" if len(untrained) > 1 else "run {} is"
+        raise Missing(f"{several.format(', '.join(untrained))} not trained here; --config runs=all")
+    links = claims.links_of(claim, config.tasks)
+    wanted = [
+        [path for path in of_seed.values()]
+        for measure in claims.measures_of(links)
+        for of_seed in evidence.paths(measure).values()
+    ]
+    seeds = sorted({plan.pretrain_seed(config, seed) for seed in config.seeds})
+    wanted += [
+        [evidence.trainings_root / plan.trained_run(config, own) / f"seed-{seed}.json" for seed in seeds]
+        for link in links
+        if link.of_costs
+        for side in link.sides
+        for own in plan.lineage(config, side.run)
+    ]
+    # of scores one seed of each is enough for a number; a training without its cost is none
+    absent = dict.fromkeys(path for paths in wanted for path in paths if not path.exists())
+    without = [paths for paths in wanted if not any(path.exists() for path in paths)]
+    if without:
+        first = next(iter(absent))
+        what = "not among the reference scores" if config.from_reference else "not there"
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise Missing(f"{first.relative_to(first.parents[4]) if len(first.parts) > 5 else first}{more}: {what}")
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Values]]:
+    """(weight, language, numbers by seed) of a measure; errors and gaps with the weight of what is lost."""
+    config, languages = evidence.config, evidence.languages(measure)
+    others = [code for code in languages if code != ENGLISH]
+    weights = dict.fromkeys(languages, 1 / len(languages))
+    if measure.gap:  # less is better: the others minus English
+        weights = {ENGLISH: -1.0, **dict.fromkeys(others, 1 / len(others))}
+    if measure.metric.removesuffix(claims.BY_LAYER) in LESS_IS_BETTER:
+        weights = {code: -weight for code, weight in weights.items()}
+    results = evidence.results(measure)
+    found = []
+    for code, weight in weights.items():
+        by_seed = numbers(config, results, measure, code)
+        if not by_seed:
+            raise Missing(f"no {measure.metric} of {measure.run}, {measure.task}, {measure.setting}, for {code}")
+        if not is_fine_tuned(config, measure):
+            # seeds of fine-tuning that read the same encoder are one number
+            by_seed = {seed: one for seed, one in by_seed.items() if seed == plan.pretrain_seed(config, seed)}
+        headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
+        items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
+        known = bool(items) and all(one is not None for one in items.values())
+        fixed = config.runs[measure.run]["kind"] == "aligner"
+        found.append((weight, code, Values(by_seed, items if known else None, fixed)))
+    return found
+
+
+def numbers(config: plan.Config, results: Results, measure: Measure, code: str) -> dict[int, float]:
+    if measure.depth is not None:
+        return results.curves(measure.metric, [code], "layer").get(plan.layer_here(config, measure), {})
+    if measure.share is not None:
+        curve = results.curves(measure.metric, [code], "update")
+        if not curve:
+            return {}
+        # the last snapshot that is no later than this share of the updates
+        wanted = max((update for update in curve if update <= measure.share * max(curve) + 1e-9), default=min(curve))
+        return curve[wanted]
+    return results.values(code, measure.metric, measure.direction)
+
+
+def is_fine_tuned(config: plan.Config, measure: Measure) -> bool:
+    job = plan.setting_jobs(config, measure.task, measure.setting)[0]
+    return plan.trained_as(config, measure.task, job) is not None
+
+
+def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], list[str]]:
+    """What a link's difference is the sum of, over the seeds that both sides have."""
+    entries = []  # (weight, task, language, metric, values)
+    for sign, side in ((1.0, link.better), (-1.0, link.than)):
+        for share, measure in side.measures:
+            entries += [
+                (sign * share * weight, (measure.task, code, measure.metric), values)
+                for weight, code, values in values_of(evidence, measure)
+            ]
+    drawn = [set(values.by_seed) for _, _, values in entries if not values.fixed]
+    seeds = sorted(set.intersection(*drawn))
+    if not seeds:
+        raise Missing("no seed has a score of both sides")
+    notes = notes_of(evidence, link, seeds)
+    lengths: dict[tuple[str, str, str], set[int]] = {}
+    for _, name, values in entries:
+        for above, _ in (values.items or {}).values():
+            lengths.setdefault(name, set()).add(len(above))
+    paired = all(values.items for _, _, values in entries) and all(len(of) == 1 for of in lengths.values())
+    if not paired:
+        notes.append("Over seeds alone: what each test item adds is not known.")
+    terms = []
+    for weight, (_, code, metric), values in entries:
+        own = [next(iter(values.by_seed)) if values.fixed else seed for seed in seeds]
+        column = np.array([values.by_seed[seed] for seed in own])
+        if not paired:
+            terms.append(Term(weight, column))
+            continue
+        above, below = (np.array([values.items[seed][part] for seed in own]) for part in (0, 1))
+        inverted = metric in LESS_IS_BETTER
+        check_items(column, above, below, inverted, f"{link.better.run} and {link.than.run}: {code} {metric}")
+        terms.append(Term(weight, column, above, below, inverted))
+    return terms, seeds, notes
+
+
+def check_items(values: np.ndarray, above: np.ndarray, below: np.ndarray, inverted: bool, where: str) -> None:
+    """Items that do not make up their score would give the interval of another number."""
+    whole = below.sum(axis=1)
+    made = 100 * np.divide(above.sum(axis=1), whole, out=np.zeros_like(values), where=whole > 0)
+    if np.abs((100 - made if inverted else made) - values).max() > ROUNDING:
+        raise UserError(f"scores of {where}: the items of a seed do not make up its score; score again")
+
+
+def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
+    """What must be known of a difference beside its number."""
+    config, notes = evidence.config, []
+    if len(seeds) < len(config.seeds):
+        trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
+        if trained or len(seeds) < config.scale["pretrain_seeds"]:
+            notes.append(f"{len(seeds)} of {len(config.seeds)} seeds have a score of both sides.")
+    pretrained = len({plan.pretrain_seed(config, seed) for seed in seeds})
+    if pretrained < len(seeds):
+        trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
+        notes.append(f"Seeds of fine-tuning from {trainings}: of others the interval says nothing.")
+    over = {task: languages for task, languages in languages_left(config, link)}
+    of_languages: dict[str, list[str]] = {}
+    for task, languages in over.items():
+        of_languages.setdefault(", ".join(languages), []).append(task)
+    for languages, tasks in of_languages.items():
+        named = f"{', '.join(tasks)}: over" if len(of_languages) > 1 else "Over"
+        notes.append(f"{named} {languages}.")
+    return notes
+
+
+def languages_left(config: plan.Config, link: Link) -> list[tuple[str, list[str]]]:
+    """Of each task the languages that count, where they are not all of the claim's."""
+    found = {}
+    for measure in claims.measures_of([link]):
+        present = plan.measured_languages(config, measure)
+        if len(present) < len(measure.languages):
+            found[measure.task] = present
+    return sorted(found.items())
+
+
+def measure(evidence: Evidence, link: Link, name: str, level: float) -> Measured:
+    if link.of_costs:
+        better, than = (evidence.costs(side.run, link.counting) for side in link.sides)
+        seeds = sorted(set(better) & set(than))
+        ratios = np.array([math.log(than[seed] / better[seed]) for seed in seeds])
+        return Measured(link, estimate([Term(1.0, ratios)], name, level), seeds, math.log(link.margin))
+    terms, seeds, notes = terms_of(evidence, link)
+    return Measured(link, estimate(terms, name, level), seeds, link.margin, notes)
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def evaluate(config: plan.Config, evidence: Evidence, claim: dict) -> Result:
+    """One claim with what was measured of it."""
+    if reason := plan.untestable(config, claim):
+        return Result(claim, NOT_TESTABLE, reason)
+    evidence.used = set()
+    try:
+        check_there(config, evidence, claim)
+        links = claims.links_of(claim, config.tasks)
+        if claims.kind_of(claim) == "cost" and "reach" in claim["cost"]:
+            result = evaluate_reaching(evidence, claim, links)
+        else:
+            level = 1 - (1 - LEVEL) / len(links)  # all of a chain at once
+            measured = [measure(evidence, link, f"{claim['id']} {i}", level) for i, link in enumerate(links)]
+            result = Result(claim, *verdict_of(measured), measured)
+    except Missing as missing:
+        return Result(claim, NO_DATA, str(missing))
+    result.files = sorted(evidence.used)
+    return result
+
+
+def verdict_of(measured: list[Measured]) -> tuple[str, str]:
+    """A chain holds where every link does, and does not where one does not."""
+    decided = [one.decided for one in measured]
+    if NOT_REPRODUCED in decided:
+        wrong = measured[decided.index(NOT_REPRODUCED)]
+        return NOT_REPRODUCED, "" if len(measured) == 1 else f"{link_words(wrong.link)} does not hold"
+    if UNDECIDED in decided:
+        return UNDECIDED, advice([one for one in measured if one.decided == UNDECIDED])
+    return REPRODUCED, ""
+
+
+def advice(open_links: list[Measured]) -> str:
+    """What would decide, if the numbers stay as they are."""
+    fewest = min(len(one.seeds) for one in open_links)
+    if any(one.found.interval is None for one in open_links):
+        return f"{fewest} seed{'s' if fewest > 1 else ''}; at least {FEWEST_SEEDS} are needed"
+    needed = [seeds_to_decide(one.found, one.margin) for one in open_links]
+    if None in needed:
+        same = all(one.found.of_seeds == 0 and one.found.mean == one.margin for one in open_links)
+        return "no difference in any seed" if same else "more test items, not seeds, would decide"
+    if max(needed) > MOST_SEEDS:
+        return f"more than {MOST_SEEDS} seeds would decide, if the difference stays"
+    return f"{max(needed)} seeds would decide, if the difference stays"
+
+
+def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Result:
+    """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
+    tried = []
+    for i in range(0, len(links), 2):
+        score, cost = (
+            measure(evidence, link, f"{claim['id']} {i + j}", LEVEL) for j, link in enumerate(links[i : i + 2])
+        )
+        tried.append((score, cost))
+    tried.sort(key=lambda pair: (-pair[1].found.mean, pair[1].link.better.run))  # the cheapest first
+    there = [pair for pair in tried if pair[0].found.mean >= 0]
+    if not there:
+        score, cost = max(tried, key=lambda pair: pair[0].found.mean)
+        what = f"{score.link.better.run} is not there" if len(tried) == 1 else "none of the trainings tried is there"
+        if score.decided == NOT_REPRODUCED:
+            return Result(claim, NOT_REPRODUCED, what, [score, cost])
+        return Result(claim, UNDECIDED, f"{what} on average; {advice([score])}", [score, cost])
+    score, cost = there[0]
+    if cost.decided == REPRODUCED:
+        decided = score.decided == REPRODUCED
+        return Result(claim, *((REPRODUCED, "") if decided else (UNDECIDED, advice([score]))), [score, cost])
+    if cost.decided == UNDECIDED:
+        return Result(claim, UNDECIDED, advice([cost]), [score, cost])
+    if there[0] is tried[0]:
+        words = f"{score.link.better.run} is there, and nothing cheaper was tried"
+        return Result(claim, UNDECIDED, words, [score, cost])
+    return Result(claim, NOT_REPRODUCED, f"{score.link.better.run} is the cheapest that is there", [score, cost])
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def link_words(link: Link) -> str:
+    """`ernie-m-base > xlm-r`, or what else tells the two sides apart."""
+    if link.of_costs:
+        return f"cost of {link.than.run} / {link.better.run}"
+    names = []
+    for side, other in (link.sides, link.sides[::-1]):
+        (_, one), (_, another) = side.measures[0], other.measures[0]
+        if side.run != other.run:
+            names.append(side.run)
+        elif one.depth != another.depth:
+            names.append(f"layer {one.depth[0]}")
+        else:
+            names.append(one.setting)
+    return " > ".join(names)
+
+
+def shown(value: float, of_costs: bool) -> str:
+    if of_costs:
+        times = math.exp(value)
+        return f"{times:.2f}" if times < 10 else f"{times:.0f}"
+    return f"{value:+.1f}".replace("-", "−") if abs(value) >= 0.05 else "0.0"
+
+
+def measured_words(one: Measured) -> str:
+    """`+1.2 [−0.3, +2.7]`."""
+    costs = one.link.of_costs
+    text = shown(one.found.mean, costs) + (" times" if costs else "")
+    if one.found.interval is None:
+        return text
+    low, high = (shown(end, costs) for end in one.found.interval)
+    return f"{text} [{low}, {high}]"
+
+
+def published_words(claim: dict) -> list[str]:
+    costs = claims.kind_of(claim) == "cost"
+    words = []
+    for difference in claims.differences(claim["published"]):
+        if difference is None:
+            words.append("--")
+        else:
+            words.append(f"{difference:g} times" if costs else f"{difference:+g}".replace("-", "−"))
+    return words
+
+
+def seeds_words(result: Result) -> str:
+    numbers = sorted({len(one.seeds) for one in result.measured})
+    return "--" if not numbers else "/".join(map(str, numbers))
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6) + 0.0
+
+
+def to_json(result: Result, names: dict[str, str]) -> dict:
+    claim = result.claim
+    return {
+        "id": claim["id"],
+        "paper": claim["paper"],
+        "paper_name": names[claim["paper"]],
+        "where": claim["where"],
+        "says": claim["says"],
+        "note": claim.get("note"),
+        "kind": claims.kind_of(claim),
+        "runs": claims.runs_of(claim),
+        "published": claims.differences(claim["published"]),
+        "published_words": published_words(claim),
+        "verdict": result.verdict,
+        "mark": MARKS[result.verdict],
+        "reason": result.reason,
+        "links": [link_json(one) for one in result.measured],
+        "files": result.files,
+    }
+
+
+def link_json(one: Measured) -> dict:
+    found = one.found
+    of_seeds, of_items = found.of_seeds, found.of_items
+    return {
+        "words": link_words(one.link),
+        "measured_words": measured_words(one),
+        "unit": "logarithm of times" if one.link.of_costs else "points",
+        "estimate": rounded(found.mean),
+        "interval": None if found.interval is None else [rounded(end) for end in found.interval],
+        "level": rounded(found.level),
+        "margin": rounded(one.margin),
+        "seeds": one.seeds,
+        "by_seed": [rounded(value) for value in found.by_seed],
+        "items_counted": found.with_items,
+        "variance": {"between_seeds": rounded(of_seeds), "of_items": rounded(of_items)},
+        "verdict": one.decided,
+        "notes": one.notes,
+    }
+
+
+# --- LaTeX -----------------------------------------------------------------------------------------------------------
+
+METHOD = (
+    "Each claim is a difference in favour of the paper, in points, or a ratio of costs. In brackets: its 95 % interval "
+    "by a paired bootstrap over seeds and test items, widened for the small number of seeds; of a chain of differences "
+    "95 % hold for all at once. + reproduced: the whole interval is on the claim's side. - not reproduced: the whole "
+    "interval is on the other side. ? undecided: neither. o no data, / not testable: no verdict, for the reason given."
+)
+
+
+def render(results: list[Result], names: dict[str, str], words: str) -> str:
+    """The section of the document: how many claims hold, and each of them."""
+    lines = ["% written by evaluate_claims.py", r"\section*{Claims}\label{claims}"]
+    lines += [latex.escape(f"{words} {METHOD}"), ""]
+    lines += summary_lines(results, names)
+    lines += [
+        r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"\begin{longtable}{@{}>{\raggedright\arraybackslash}p{0.38\linewidth}>{\raggedright\arraybackslash}p{0.085\linewidth}"
+        r">{\raggedright\arraybackslash}p{0.2\linewidth}>{\raggedright\arraybackslash}p{0.035\linewidth}"
+        r">{\raggedright\arraybackslash}p{0.23\linewidth}@{}}",
+        r"\toprule",
+        r"Claim (where) & Published & Measured [interval] & Seeds & Verdict, reason \\",
+        r"\midrule",
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
+    ]
+    paper = None
+    for result in results:
+        claim = result.claim
+        if claim["paper"] != paper:
+            lines += [] if paper is None else [r"\addlinespace[4pt]"]
+            paper = claim["paper"]
+            lines.append(rf"\multicolumn{{5}}{{@{{}}l}}{{\bfseries {latex.escape(names[paper])}}} \\*")
+        lines.append(row_of(result))
+    return "\n".join([*lines, r"\end{longtable}", r"\endgroup", ""])
+
+
+def row_of(result: Result) -> str:
+    claim = result.claim
+    says = f"{latex.escape(claim['says'])} ({latex.escape(claim['where'])})."
+    says += rf" \textit{{{latex.escape(claim['note'])}}}" if "note" in claim else ""
+    published = r"\newline ".join(latex.escape(text) for text in published_words(claim))
+    several = len(result.measured) > 1
+    measured = [
+        (latex.escape(link_words(one.link)) + r":\newline " if several else "") + latex.escape(measured_words(one))
+        for one in result.measured
+    ]
+    verdict = rf"\textbf{{{MARKS[result.verdict]} {result.verdict}}}"
+    notes = list(dict.fromkeys(note for one in result.measured for note in one.notes))
+    reason = breakable(latex.escape(result.reason)) if result.reason else ""
+    words = verdict + (f": {reason}." if reason else ".")
+    words += "".join(rf" \textit{{{latex.escape(note)}}}" for note in notes)
+    cells = [says, published, r"\newline ".join(measured) or "--", seeds_words(result), words]
+    return " & ".join(cells) + r" \\"
+
+
+def breakable(text: str) -> str:
+    """A line may end within a path and a run's name."""
+    return text.replace("/", r"/\allowbreak{}").replace("-", r"-\allowbreak{}").replace(r"-\allowbreak{}{}-", "-{}-")
+
+
+def summary_lines(results: list[Result], names: dict[str, str]) -> list[str]:
+    papers = list(dict.fromkeys(result.claim["paper"] for result in results))
+    rows = [(names[paper], [result for result in results if result.claim["paper"] == paper]) for paper in papers]
+    rows.append(("All", results))
+    lines = [
+        r"\begin{tabular}{@{}l" + "r" * (len(VERDICTS) + 1) + "@{}}",
+        r"\toprule",
+        " & ".join(["Paper", *(latex.escape(verdict) for verdict in VERDICTS), "claims"]) + r" \\",
+        r"\midrule",
+    ]
+    for name, own in rows:
+        if name == "All" and len(rows) > 2:
+            lines.append(r"\midrule")
+        counts = [sum(result.verdict == verdict for result in own) for verdict in VERDICTS]
+        lines.append(" & ".join([latex.escape(name), *map(str, counts), str(len(own))]) + r" \\")
+    return [*lines, r"\bottomrule", r"\end{tabular}", ""]
+
+
+def scale_words(config: plan.Config) -> str:
+    world = "the generated mini-world" if config.has_world else "real data"
+    if config.scale_name == "smoke":
+        return "Scale smoke: this scale tests the code, its verdicts mean nothing."
+    return f"Scale {config.scale_name}, {world}: a verdict is of this scale, and not of the paper's."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_context_arguments(parser)
+    parser.add_argument("--trainings-root", required=True, type=Path, help="results/<scale>/trainings")
+    parser.add_argument("--out", required=True, type=Path, help="the section: results/tables/claims.tex")
+    parser.add_argument("--json", required=True, type=Path, help="all numbers: results/<scale>/claims.json")
+    args = parser.parse_args()
+    path = args.config.resolve()
+    root = path.parent.parent
+    config = plan.load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
+    names, evidence = paper_names(root), Evidence(config, args.scores_root, args.trainings_root)
+    results = [evaluate(config, evidence, claim) for claim in config.claims]
+    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
+    about = {"scale": config.scale_name, "counts": counts, "words": scale_words(config), "method": METHOD}
+    write_json(args.json, about | {"claims": [to_json(result, names) for result in results]})
+    write_text(args.out, render(results, names, about["words"]))
+    for result in results:
+        print(f"{result.claim['id']}: {result.verdict}{f', {result.reason}' if result.reason else ''}")
+    mean = statistics.fmean(len(result.files) for result in results) if results else 0
+    print(f"{len(results)} claims; {mean:.1f} files behind each")
+
+
+if __name__ == "__main__":
+    run_main(main)
