@@ -29,8 +29,9 @@ all: setup
 smoke: setup
 	$(SNAKEMAKE) --config scale=smoke -- $(RESULTS)
 
-report: all
-	snakemake --report results/report.html -- $(RESULTS)
+report: setup
+	$(SNAKEMAKE) $(RESULTS) pages
+	snakemake --report results/report.html -- $(RESULTS) pages
 
 pdf: setup
 	$(SNAKEMAKE) results/tables/all.pdf

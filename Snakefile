@@ -7,6 +7,9 @@ min_version("9.0")
 configfile: "config/config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 
 
@@ -49,6 +52,12 @@ rule training:
 rule scores:
     input:
         f"results/{SCALE}/scores.tsv",
+
+
+# What Snakemake's report shows in a browser: snakemake --report results/report.html -- pages
+rule pages:
+    input:
+        report_files,
 
 
 # The tables beside LaTeX: results/tables/<paper>/<item>.csv, .html and .md

@@ -614,6 +614,25 @@ def formatted_tables(wildcards):
     ]
 
 
+def paper_of_item(wildcards):
+    return spec_of(wildcards)["paper"]
+
+
+def item_labels(wildcards):
+    """What the rows of Snakemake's report say of a table or figure."""
+    spec = spec_of(wildcards)
+    return {"item": spec["item"], "shows": spec["title"]}
+
+
+def report_files(wildcards):
+    """What the report shows beside the document: pages of tables and figures. Trainings join it when they were drawn."""
+    return [
+        "results/index.html",
+        *(f"results/tables/{item}.html" for item in PLAN.tables),
+        *figure_pictures(wildcards),
+    ]
+
+
 def table_format(wildcards):
     return {"csv": "csv", "html": "html", "md": "markdown"}[wildcards.format]
 

@@ -6,6 +6,7 @@ localrules:
     collect_scores,
     make_table,
     plot_figure,
+    draw_diagram,
     make_document,
     compile_document,
     plot_training,
@@ -16,7 +17,12 @@ rule collect_scores:
         script="workflow/scripts/collect_scores.py",
         scores=all_scores,
     output:
-        scores="results/{scale}/scores.tsv",
+        scores=report(
+            "results/{scale}/scores.tsv",
+            caption="../report/counts.rst",
+            category="Provenance",
+            labels={"file": "scores"},
+        ),
     log:
         "results/{scale}/logs/collect_scores.log",
     benchmark:
@@ -82,7 +88,13 @@ rule plot_figure:
         trainings=spec_trainings,
     output:
         pdf="results/figures/{item}.pdf",
-        png="results/figures/{item}.png",
+        png=report(
+            "results/figures/{item}.png",
+            caption="../report/figure.rst",
+            category="Figures",
+            subcategory=paper_of_item,
+            labels=item_labels,
+        ),
     log:
         f"{S}/logs/plot_figure/{{item}}.log",
     benchmark:
@@ -101,6 +113,38 @@ rule plot_figure:
         root=scores_root,
         settings=settings_options,
         view=VIEW,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
+        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+
+
+# Rows, masks, passes and sizes come from the engine as it runs, so this one knows it; no score and no weights.
+rule draw_diagram:
+    input:
+        script="workflow/scripts/draw_diagram.py",
+        spec="config/figures/{item}.yaml",
+        papers="config/published/papers.tsv",
+    output:
+        pdf="results/figures/{item}.pdf",
+        png="results/figures/{item}.png",
+    log:
+        f"{S}/logs/draw_diagram/{{item}}.log",
+    benchmark:
+        f"{S}/benchmarks/draw_diagram/{{item}}.tsv"
+    wildcard_constraints:
+        item=DIAGRAMS,
+    conda:
+        "../../envs/diagrams.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("draw_diagram", "mem_mb", 3000),
+        runtime=resource("draw_diagram", "runtime", 10),
+    params:
+        code=code("draw_diagram"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        run=diagram_digest,
     shell:
         "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
         "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
@@ -170,7 +214,12 @@ rule plot_training:
         logs=training_logs,
     output:
         pdf="results/{scale}/runs/{run}/training.pdf",
-        png=report("results/{scale}/runs/{run}/training.png", category="training"),
+        png=report(
+            "results/{scale}/runs/{run}/training.png",
+            caption="../report/training.rst",
+            category="Trainings",
+            labels={"run": "{run}"},
+        ),
         table="results/{scale}/runs/{run}/training.tsv",
     log:
         "results/{scale}/logs/plot_training/{run}.log",

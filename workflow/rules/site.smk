@@ -20,7 +20,13 @@ rule make_table_formats:
         languages="config/languages.tsv",
         scores=spec_scores,
     output:
-        table="results/tables/{item}.{format}",
+        table=report(
+            "results/tables/{item}.{format}",
+            caption="../report/table.rst",
+            category="Tables",
+            subcategory=paper_of_item,
+            labels=item_labels,
+        ),
     log:
         f"{S}/logs/make_table/{{item}}.{{format}}.log",
     benchmark:
@@ -57,7 +63,13 @@ rule make_comparison_formats:
         trainings=comparison_trainings,
         scores=spec_scores,
     output:
-        table="results/tables/{item}.{format}",
+        table=report(
+            "results/tables/{item}.{format}",
+            caption="../report/comparison.rst",
+            category="Tables",
+            subcategory=paper_of_item,
+            labels=item_labels,
+        ),
     log:
         f"{S}/logs/make_comparison/{{item}}.{{format}}.log",
     benchmark:
@@ -96,7 +108,12 @@ rule make_site:
         counts=site_counts,
         provenance=reference_provenance,
     output:
-        page="results/index.html",
+        page=report(
+            "results/index.html",
+            caption="../report/site.rst",
+            category="Everything",
+            labels={"page": "all results"},
+        ),
     log:
         f"{S}/logs/make_site.log",
     benchmark:

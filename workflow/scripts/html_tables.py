@@ -173,7 +173,8 @@ td.ours, th.ours { background: var(--shade); }
   .widest table { font-size: 4.6pt; } .widest th, .widest td { padding: 0.1rem 0.1rem; }
   .widest .number { white-space: normal; }
   .caption { max-width: 48rem; position: static; font-size: 8pt; } .group { position: static; }
-  thead { display: table-header-group; } tr, figure { break-inside: avoid; } h2, h3, caption { break-after: avoid; }
+  .notes { font-size: 7pt; max-width: none; } thead { display: table-header-group; }
+  table, tr, figure { break-inside: avoid; } h1, h2, h3, h4, caption { break-after: avoid; }
 }
 """
 

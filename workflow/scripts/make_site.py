@@ -56,7 +56,8 @@ figure img { background: #ffffff; padding: 0.5rem; width: 56rem; max-width: 100%
 .verdict { font-weight: 600; white-space: nowrap; }
 footer { border-top: 1px solid var(--line); margin-top: 3rem; font-size: 0.85rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
-@media print { nav, .skip { display: none; } figure img { max-height: 16cm; padding: 0; } h2 { break-before: page; } }
+@media print { nav, .skip, summary { display: none; } figure img { max-width: 22cm; max-height: 15cm; object-fit: contain;
+  object-position: left; padding: 0; } section + section h2 { break-before: page; } }
 """
 
 
