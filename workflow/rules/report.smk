@@ -6,7 +6,6 @@ localrules:
     collect_scores,
     make_table,
     plot_figure,
-    draw_diagram,
     make_document,
     compile_document,
     plot_training,
@@ -113,38 +112,6 @@ rule plot_figure:
         root=scores_root,
         settings=settings_options,
         view=VIEW,
-    shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
-
-
-# Rows, masks, passes and sizes come from the engine as it runs, so this one knows it; no score and no weights.
-rule draw_diagram:
-    input:
-        script="workflow/scripts/draw_diagram.py",
-        spec="config/figures/{item}.yaml",
-        papers="config/published/papers.tsv",
-    output:
-        pdf="results/figures/{item}.pdf",
-        png="results/figures/{item}.png",
-    log:
-        f"{S}/logs/draw_diagram/{{item}}.log",
-    benchmark:
-        f"{S}/benchmarks/draw_diagram/{{item}}.tsv"
-    wildcard_constraints:
-        item=DIAGRAMS,
-    conda:
-        "../../envs/diagrams.yaml"
-    threads: 1
-    resources:
-        mem_mb=resource("draw_diagram", "mem_mb", 3000),
-        runtime=resource("draw_diagram", "runtime", 10),
-    params:
-        code=code("draw_diagram"),
-        scale=SCALE,
-        root=scores_root,
-        settings=settings_options,
-        run=diagram_digest,
     shell:
         "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
         "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
