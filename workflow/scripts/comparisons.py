@@ -85,7 +85,8 @@ def build(spec: dict, context: Context, count: bool = True) -> Comparison:
     published = compare_specs.published_rows(context.root, spec, f"config/tables/{spec['paper']}/{spec['item']}.yaml")
     comparison = BUILD[kind](spec, how, context, published, count)
     comparison.notes += [
-        f"Erratum: {e['row']}, {e['column']}: printed {e['printed']}, recomputed {e['recomputed']}; {e['explanation']}."
+        f"Erratum of the paper: {e['row']}, {e['column']}: printed {e['printed']}, recomputed {e['recomputed']}; "
+        f"{e['explanation']}."
         for e in errata_of(context.root, spec["paper"], spec["item"])
     ]
     return comparison
@@ -145,12 +146,15 @@ def written(value: Any, like: str = "") -> str:
         if "/" in like:
             parts = like.split("/")
             return "/".join(written(one, part) for one, part in zip(value, parts, strict=False))
-        inner = ", ".join(written(one, like.strip("()[]{}")) for one in value)
-        return f"({inner})" if like.startswith("(") else f"{{{inner}}}"
+        if like.startswith("("):
+            return f"({', '.join(map(written, value))})"
+        return tried(value)
     if isinstance(value, bool | str):
         return str(value)[:1].upper() + str(value)[1:]
     if like.endswith(("%", " steps")) and 0 < value <= 1:
         return f"{round(100 * value, 6):g}%"
+    if like.endswith(" steps"):
+        return f"{value} steps"
     suffix = like[-1:] if like[-1:] in SUFFIXES else ""
     if suffix:
         decimals = len(like[:-1].partition(".")[2])
@@ -161,6 +165,14 @@ def written(value: Any, like: str = "") -> str:
         mantissa, _, exponent = f"{value:.6e}".partition("e")
         return f"{float(mantissa):g}e{int(exponent)}"
     return str(value) if isinstance(value, int) else f"{value:.10g}"
+
+
+def tried(values: Iterable[float]) -> str:
+    """Several values as the papers write them: {8,16,32}, {8,9,10,20}e-6."""
+    exponents = [int(f"{value:.6e}".partition("e")[2]) for value in values]
+    if max(exponents) >= -2:
+        return f"{{{','.join(map(written, values))}}}"
+    return f"{{{','.join(f'{value / 10 ** min(exponents):g}' for value in values)}}}e{min(exponents)}"
 
 
 def power(value: float) -> str:
@@ -627,9 +639,9 @@ def _pairs(row: dict, code: str, printed: str, counts: Counts, context: Context)
         if not named:
             return f"run {row['run']} reads none" if printed else None
         return f"not at scale {context.scale}"
-    found = counts.of(own, state, "pairs")
+    found = counts.of(own, "kept" if state == "taken" else state, "pairs")
     limit = plan.resolve_run(context.config, row["run"])["data"]["bitext"].get("limit")
-    return found if isinstance(found, str) or limit is None or "corpus" in row else min(found, limit)
+    return min(found, limit) if state == "taken" and limit and isinstance(found, int) else found
 
 
 def _pair_cell(value: int | str | None) -> Value:
@@ -648,10 +660,10 @@ def _total(values: list[int | str | None], printed: str, row: dict) -> Value:
 
 
 def pair_words(value: int) -> str:
-    """2.1M, 250k, 1500."""
+    """2.1M, 250k, 15000."""
     if value >= 1e6:
         return f"{value / 1e6:.1f}M"
-    return f"{value / 1e3:.0f}k" if value >= 1e4 else str(value)
+    return f"{value / 1e3:.0f}k" if value >= 1e5 else str(value)
 
 
 SIDE_BY_SIDE = 3  # so many columns of hyper-parameters stand with what is printed beside ours

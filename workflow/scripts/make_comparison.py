@@ -19,7 +19,7 @@ from make_table import MISSING
 from tables import Context, add_context_arguments, item_name, label, load_context, load_spec, scale_words
 
 UNLIKE = "≠"
-FONTS = {True: r"\small", False: r"\scriptsize"}
+ROOM = 90  # characters of a line that are not printed smallest
 WIDE = 9  # columns from which lines are printed on a turned page
 
 
@@ -51,8 +51,12 @@ def source_words(comparison: Comparison, source: str) -> str:
 
 def column_words(comparison: Comparison, index: int, source: str) -> str:
     """`published, GB` over one column of what stands side by side."""
-    unit = comparison.units.get(source, [""] * len(comparison.columns))[index]
+    unit = unit_of(comparison, index, source)
     return source_words(comparison, source) + (f", {unit}" if unit else "")
+
+
+def unit_of(comparison: Comparison, index: int, source: str) -> str:
+    return comparison.units[source][index] if source in comparison.units else ""
 
 
 def row_head(comparison: Comparison) -> str:
@@ -103,14 +107,34 @@ def notes_of(comparison: Comparison) -> list[str]:
             f"At {comparison.context.scale}: what this scale makes of it."
         )
     else:
-        notes.append(f"Parallax: at scale {comparison.context.scale}.")
+        notes.append(f"Parallax: ours at scale {comparison.context.scale}.")
     if any(cell.reason and not cell.text for cell in cells_of(comparison)):
         notes.append(f"{MISSING}: none of ours; the appendix says why.")
     return [*notes, *comparison.notes, *comparison.spec.get("notes", [])]
 
 
+def unit_words(comparison: Comparison) -> str:
+    """Where several rows share a line, the heading has no room for units."""
+    told = []
+    for index, column in enumerate(comparison.columns):
+        units = [
+            f"{source_words(comparison, source)} in {UNIT_NAMES.get(unit, unit)}"
+            for source in comparison.units
+            if (unit := unit_of(comparison, index, source))
+        ]
+        told += [f"{column}: {', '.join(units)}"] if units else []
+    return f"{'. '.join(told)}." if told else ""
+
+
+UNIT_NAMES = {"k": "thousands", "M": "millions"}
+
+
 def caption_words(comparison: Comparison) -> str:
-    return scale_words(comparison.context)
+    """Where something was counted or measured, what the data are; else what the scale is."""
+    context = comparison.context
+    if "hyperparameters" in comparison.spec["compare"] and context.description:
+        return f"Scale {context.scale}: {context.description}."
+    return scale_words(context)
 
 
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
@@ -120,11 +144,14 @@ UNLIKE_LATEX = r"$\neq$"
 
 
 def latex_text(text: str) -> str:
+    """A note; the sign of a difference and the dash of what is missing look as in the cells."""
+    if text.startswith(f"{MISSING}: "):
+        return MISSING + latex.escape(text.removeprefix(MISSING))
     return UNLIKE_LATEX.join(map(latex.escape, text.split(UNLIKE)))
 
 
 def latex_cell(value: Value, notes: Notes) -> str:
-    text = latex.escape(value.text or (MISSING if value.reason else ""))
+    text = latex.escape(value.text) if value.text else MISSING if value.reason else ""
     mark = rf"\textsuperscript{{{notes.letter(value.note)}}}" if value.note else ""
     return (rf"{UNLIKE_LATEX}\,{text}" if value.differs else text) + mark
 
@@ -136,14 +163,17 @@ def latex_side(comparison: Comparison, notes: Notes) -> tuple[str, str, list[str
     first, second, rules, start = [], [], [], 1
     for _ in range(across):
         first.append("")
-        second.append(latex.escape(row_head(comparison)))
+        second.append(latex.escape(row_head(comparison) if across == 1 else ""))
         start += 1
         for index, column in enumerate(columns):
             first.append(rf"\multicolumn{{{len(sources)}}}{{c}}{{{latex.escape(column)}}}")
             rules.append(rf"\cmidrule(lr){{{start}-{start + len(sources) - 1}}}")
-            second += [latex.escape(column_words(comparison, index, source)) for source in sources]
+            words = column_words if across == 1 else lambda comparison, index, source: source_words(comparison, source)
+            second += [latex.escape(words(comparison, index, source)) for source in sources]
             start += len(sources)
-    header = " & ".join(first) + r" \\" + "".join(rules) + "\n" + " & ".join(second) + r" \\"
+    header = " & ".join(second) + r" \\"
+    if across == 1 or len(columns) > 1:  # else the caption says what the one column is
+        header = " & ".join(first) + r" \\" + "".join(rules) + "\n" + header
     body = []
     for begin in range(0, len(comparison.rows), across):
         some = comparison.rows[begin : begin + across]
@@ -153,7 +183,7 @@ def latex_side(comparison: Comparison, notes: Notes) -> tuple[str, str, list[str
         line += [""] * ((across - len(some)) * (1 + own))
         body.append(" & ".join(line) + r" \\")
     align = "r" if across > 1 else "l"
-    return r"@{\hspace{1.4em}}".join(["l" + align * own] * across), header, body
+    return r"@{\hspace{0.9em}}".join(["l" + align * own] * across), header, body
 
 
 def latex_lines(comparison: Comparison, notes: Notes) -> tuple[str, str, list[str]]:
@@ -166,7 +196,8 @@ def latex_lines(comparison: Comparison, notes: Notes) -> tuple[str, str, list[st
             body.append(r"\midrule")
         if block.title:
             body.append(rf"\multicolumn{{{width}}}{{l}}{{\bfseries {latex.escape(block.title)}}} \\*")
-        for row in block.rows:
+        for number, row in enumerate(block.rows):
+            body += [r"\addlinespace[2pt]"] if number else []
             for line in row.lines:
                 last = line is row.lines[-1]
                 if line.source == PRINTED:
@@ -185,6 +216,16 @@ def latex_source(comparison: Comparison, row: Row, source: str) -> str:
     return f"{words}, {latex.code(row.run)}" if named else words
 
 
+def font(comparison: Comparison) -> str:
+    if comparison.side:
+        return r"\small" if comparison.across == 1 else r"\scriptsize"
+    cells = zip(*(line.cells for row in comparison.rows for line in row.lines), strict=True)
+    widths = [max(len(shown(cell)) for cell in column) for column in cells]
+    heads = [max(len(row.label), len(row.run) + 12) for row in comparison.rows]
+    wide = max(heads) + sum(max(pair) for pair in zip(widths, map(len, comparison.columns), strict=True))
+    return r"\footnotesize" if wide <= ROOM else r"\scriptsize"
+
+
 def render_latex(comparison: Comparison) -> str:
     context, spec, notes = comparison.context, comparison.spec, Notes()
     side, name = comparison.side, item_name(spec, context)
@@ -196,6 +237,7 @@ def render_latex(comparison: Comparison) -> str:
         latex.escape(caption_words(comparison)),
     ]
     below = [latex_text(text) for text in notes_of(comparison)]
+    below = [latex_text(unit_words(comparison)) if comparison.across > 1 else "", *below]
     below += [rf"\textsuperscript{{{letter}}} {latex.escape(text)}" for text, letter in notes.letters.items()]
     again = rf"\multicolumn{{{width}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\"
     lines = [
@@ -203,7 +245,7 @@ def render_latex(comparison: Comparison) -> str:
         *([r"\begin{landscape}"] if landscape else []),
         # the document's heading stands on the page of its first table, also on a turned page
         r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi",
-        rf"\begingroup{FONTS[side and comparison.across == 1]}\setlength{{\tabcolsep}}{{2.6pt}}",
+        rf"\begingroup{font(comparison)}\setlength{{\tabcolsep}}{{2.1pt}}",
         r"\renewcommand{\arraystretch}{1.05}\setlength{\LTcapwidth}{\linewidth}",
         rf"\begin{{longtable}}{{{layout}}}",
         rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\",
@@ -249,7 +291,7 @@ def tidy_rows(comparison: Comparison) -> list[dict[str, str]]:
                             "run": row.run,
                             "column": column,
                             "source": "scale" if line.source == SCALE else line.source.lower(),
-                            "unit": comparison.units.get(line.source, [""] * len(comparison.columns))[index],
+                            "unit": unit_of(comparison, index, line.source),
                             "value": cell.text,
                             "differs": "yes" if cell.differs else "",
                             "note": cell.note,

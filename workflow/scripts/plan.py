@@ -1377,9 +1377,9 @@ def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str,
     specs = [spec for spec in config.tables.values() if compare_specs.reads_corpora(spec)]
     if not specs:
         return [], []
-    runs = {*config.listed, *(run for run, _, _ in all_needs(config))} & set(config.pretrained)
-    runs |= {run for spec in specs for run in compare_specs.runs_of(spec) if run in config.selected}
-    return data_of_runs(config, with_ancestors(config, [run for run in runs if _hash_of(config, run)]))
+    trained = {*config.listed, *(run for run, _, _ in all_needs(config))} & set(config.pretrained)
+    shown = {run for spec in specs for run in compare_specs.runs_of(spec) if run in config.selected}
+    return data_of_runs(config, {*with_ancestors(config, trained), *(run for run in shown if _hash_of(config, run))})
 
 
 def compared_trainings(config: Config, spec: dict) -> list[str]:
