@@ -106,6 +106,8 @@ rule make_site:
         figures=figure_pictures,
         trainings=site_trainings,
         counts=site_counts,
+        claims=f"{S}/claims.json",
+        audit="results/tables/audit.csv",
         provenance=reference_provenance,
     output:
         page=report(
@@ -133,4 +135,4 @@ rule make_site:
         compared=site_digest,
     shell:
         "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--trainings {input.trainings} --out {output.page} > {log} 2>&1"
+        "--trainings {input.trainings} --claims {input.claims} --audit {input.audit} --out {output.page} > {log} 2>&1"

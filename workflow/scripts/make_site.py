@@ -38,7 +38,6 @@ from trainings import Points, Training, read_training
 
 SUMMARY = "parallax/summary"  # the first table
 SPARK = (160, 34)  # width and height of a small curve, in pixels
-VERDICTS = {"supported": "✓", "confirmed": "✓", "refuted": "✗", "contradicted": "✗"}  # beside the word
 
 STYLE = """
 header { border-bottom: 2px solid var(--line); padding-top: 1rem; }
@@ -56,8 +55,8 @@ figure img { background: #ffffff; padding: 0.5rem; width: 56rem; max-width: 100%
 .verdict { font-weight: 600; white-space: nowrap; }
 footer { border-top: 1px solid var(--line); margin-top: 3rem; font-size: 0.85rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
-@media print { nav, .skip, summary { display: none; } figure img { max-width: 22cm; max-height: 15cm; object-fit: contain;
-  object-position: left; padding: 0; } section + section h2 { break-before: page; } }
+@media print { nav, .skip, summary { display: none; } section + section h2 { break-before: page; }
+  figure img { max-width: 22cm; max-height: 15cm; object-fit: contain; object-position: left; padding: 0; } }
 """
 
 
@@ -214,14 +213,64 @@ def curve_words(spec: dict, context: Context) -> list[str]:
 # --- claims and audit -----------------------------------------------------------------------------------------------
 
 
-def read_claims(path: Path) -> list[dict]:
+def read_claims(path: Path, context: Context) -> dict:
     try:
-        claims = json.loads(path.read_text(encoding="utf-8"))["claims"]
+        ledger = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run evaluate_claims") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a ledger of claims ({error!r}); run evaluate_claims again") from None
-    return claims
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); run evaluate_claims again") from None
+    if not isinstance(ledger, dict) or not isinstance(ledger.get("claims"), list):
+        raise UserError(f"{path}: holds no list 'claims'; run evaluate_claims again")
+    if ledger.get("scale", context.scale) != context.scale:
+        raise UserError(f"{path}, key 'scale': {ledger['scale']!r} where {context.scale!r} is expected; run it again")
+    return ledger
+
+
+def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
+    """What the papers say, what was measured, and the verdict, which its sign and its word tell alike."""
+    names = paper_names(context.root)
+    rows_of: dict[str, list[list[Cell]]] = {}
+    for claim in ledger["claims"]:
+        rows_of.setdefault(claim["paper"], []).append(claim_row(claim, out))
+    head = ("Claim", "Published", "Measured [interval]", "Seeds", "Verdict", "Files")
+    table = HtmlTable(
+        identity="claims-table",
+        name="Claims of the papers and what was measured",
+        html_caption="<strong>Claims.</strong> A difference in favour of the paper in points, or a ratio of costs.",
+        head=[[Cell(text(words), "col") for words in head]],
+        bodies=[Body(text(names.get(paper, paper)), rows) for paper, rows in rows_of.items()],
+    )
+    counts = "; ".join(f"{verdict} {number}" for verdict, number in ledger.get("counts", {}).items())
+    words = [ledger.get("words"), ledger.get("method"), counts and f"Claims by verdict: {counts}."]
+    lines = [f"<p>{text(one)}</p>" for one in words if one]
+    return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(table)]))
+
+
+def claim_row(claim: Mapping, out: Path) -> list[Cell]:
+    links, files = claim.get("links", []), claim.get("files", [])
+    says = f"{text(claim['says'])} ({text(claim['where'])})." + (f" {text(claim['note'])}" if claim.get("note") else "")
+    measured = [
+        (f"{text(one['words'])}: " if len(links) > 1 else "") + f"<strong>{text(one['measured_words'])}</strong>"
+        for one in links
+    ]
+    seeds = sorted({len(one["seeds"]) for one in links})
+    notes = dict.fromkeys(note for one in links for note in one.get("notes", []))
+    verdict = f"{claim.get('mark', '')} {claim['verdict']}".strip()
+    reason = ". ".join(text(words) for words in [claim.get("reason"), *notes] if words)
+    listed = MISSING
+    if files:
+        items = "".join(f"<li>{link(text(file), relative(file, out))}</li>" for file in files)
+        number = f"{len(files)} file{'s' if len(files) > 1 else ''}"
+        listed = f"<details><summary>{number}</summary><ul>{items}</ul></details>"
+    return [
+        Cell(f"{code(claim['id'])}<br>{says}", "row"),
+        Cell("<br>".join(text(words) for words in claim.get("published_words", [])) or MISSING),
+        Cell("<br>".join(measured) or MISSING),
+        Cell("/".join(map(str, seeds)) or MISSING),
+        Cell(f'<span class="verdict">{text(verdict)}</span>' + (f"<br>{reason}" if reason else "")),
+        Cell(listed),
+    ]
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -229,49 +278,34 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         with open(path, encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run its rule") from None
+        raise UserError(f"{path}: no such file; run the rule audit") from None
 
 
-def claims_section(claims: Sequence[Mapping], context: Context, out: Path) -> Section:
-    names = paper_names(context.root)
-    body = []
-    for claim in claims:
-        rest = {name: value for name, value in claim.items() if name not in ("id", "paper", "claim", "verdict")}
-        told = "; ".join(f"{name}: {value}" for name, value in rest.items() if isinstance(value, str | int | float))
-        body.append(
-            [
-                Cell(code(claim["id"]), "row"),
-                Cell(text(names.get(claim.get("paper", ""), claim.get("paper", "")))),
-                Cell(text(claim["claim"])),
-                Cell(f'<span class="verdict">{text(claim["verdict"])}</span>'),
-                Cell(text(told)),
-            ]
-        )
-    head = [[Cell(words, "col") for words in ("Claim", "Paper", "What it says", "Verdict", "Measured")]]
-    table = HtmlTable(
-        "claims-table", "Claims", "<strong>What the papers claim, tried here.</strong>", head, [Body("", body)]
+def audit_section(rows: Sequence[Mapping[str, str]], context: Context, shown: Iterable[str]) -> Section:
+    """The findings by paper; each leads to the item, where this page shows it."""
+    words = (
+        "Derived numbers of the papers, computed again from the numbers that they print, where they do not come out."
     )
-    return Section("claims", "Claims", render_table(table))
-
-
-def audit_section(rows: Sequence[Mapping[str, str]]) -> Section:
-    caption = "Derived numbers of the papers, computed again from the numbers that they print."
     if not rows:
-        return Section("audit", "Audit of the papers", f"<p>{caption} There is none to show.</p>")
-    columns = {name: name.replace("_", " ") for name in rows[0]}
-    return Section(
-        "audit", "Audit of the papers", render_table(plain_table("audit-table", "Audit", caption, rows, columns))
+        return Section("audit", "Audit of the papers", f"<p>{words} There is none.</p>")
+    names, shown = paper_names(context.root), set(shown)
+    rows_of: dict[str, list[list[Cell]]] = {}
+    for row in rows:
+        item = text(row["item"])
+        if f"{row['paper']}/{row['item']}" in shown:
+            item = link(item, f"#{row['paper']}-{row['item']}-title")
+        cells = [Cell(text(row[name])) for name in ("row", "column", "printed", "recomputed", "kind", "explanation")]
+        rows_of.setdefault(row["paper"], []).append([Cell(item, "row"), *cells])
+    table = HtmlTable(
+        identity="audit-table",
+        name="Audit: printed numbers that do not follow from others",
+        html_caption=f"<strong>Audit.</strong> {words}",
+        head=[
+            [Cell(name, "col") for name in ("Item", "Row", "Column", "Printed", "Recomputed", "Kind", "Explanation")]
+        ],
+        bodies=[Body(text(names.get(paper, paper)), of_paper) for paper, of_paper in rows_of.items()],
     )
-
-
-def plain_table(
-    identity: str, name: str, caption: str, rows: Sequence[Mapping[str, str]], columns: Mapping[str, str]
-) -> HtmlTable:
-    """Rows of text under headings; `columns`: key -> heading. The first column names the row."""
-    head = [[Cell(text(words), "col") for words in columns.values()]]
-    first, *others = columns
-    body = [[Cell(text(row[first]), "row"), *(Cell(text(row[one])) for one in others)] for row in rows]
-    return HtmlTable(identity, name, text(caption), head, [Body("", body)])
+    return Section("audit", "Audit of the papers", render_table(table))
 
 
 # --- trainings ------------------------------------------------------------------------------------------------------
@@ -532,9 +566,9 @@ def main() -> None:
         figures_section(in_order(figure_specs, names), context, args.figures, args.out),
     ]
     if args.claims:
-        sections.append(claims_section(read_claims(args.claims), context, args.out))
+        sections.append(claims_section(read_claims(args.claims, context), context, args.out))
     if args.audit:
-        sections.append(audit_section(read_csv(args.audit)))
+        sections.append(audit_section(read_csv(args.audit), context, {**table_specs, **figure_specs}))
     sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]
     write_text(args.out, render_site(sections, context))
 
