@@ -6,6 +6,7 @@ localrules:
     collect_scores,
     make_table,
     plot_figure,
+    draw_diagram,
     make_document,
     compile_document,
     plot_training,
@@ -117,12 +118,46 @@ rule plot_figure:
         "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
 
 
+# Rows, masks, passes and sizes come from the engine as it runs, so this one knows it; no score and no weights.
+rule draw_diagram:
+    input:
+        script="workflow/scripts/draw_diagram.py",
+        spec="config/figures/{item}.yaml",
+        papers="config/published/papers.tsv",
+    output:
+        pdf="results/figures/{item}.pdf",
+        png="results/figures/{item}.png",
+    log:
+        f"{S}/logs/draw_diagram/{{item}}.log",
+    benchmark:
+        f"{S}/benchmarks/draw_diagram/{{item}}.tsv"
+    wildcard_constraints:
+        item=DIAGRAMS,
+    conda:
+        "../../envs/diagrams.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("draw_diagram", "mem_mb", 3000),
+        runtime=resource("draw_diagram", "runtime", 10),
+    params:
+        code=code("draw_diagram"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        run=diagram_digest,
+    shell:
+        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
+        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+
+
 rule make_document:
     input:
         script="workflow/scripts/make_document.py",
         specs=spec_files,
         tables=table_files,
         figures=figure_files,
+        claims="results/tables/claims.tex",
+        audit="results/tables/audit.tex",
         papers="config/published/papers.tsv",
         scores=f"{S}/scores.tsv",
     output:
@@ -146,7 +181,7 @@ rule make_document:
         view=VIEW,
     shell:
         "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} --specs {input.specs} "
-        "--out {output.document} --missing {output.missing} > {log} 2>&1"
+        "--claims {input.claims} --audit {input.audit} --out {output.document} --missing {output.missing} > {log} 2>&1"
 
 
 # Needs pdflatex, so no target asks for it: snakemake --cores 1 results/tables/all.pdf

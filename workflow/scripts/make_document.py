@@ -8,10 +8,13 @@ import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
+import comparisons
 import latex
 from atomic import write_text
 from errors import UserError, run_main
+from plot_figure import missing_lines
 from scores import group_paths
 from tables import (
     AVERAGE,
@@ -21,18 +24,26 @@ from tables import (
     add_context_arguments,
     build,
     citations,
-    column_setting,
     item_name,
     label,
     load_context,
-    no_file,
     paper_names,
     read_rows,
     scale_words,
-    why_missing,
 )
 
 SUMMARY = "parallax/summary"  # opens the document
+SECTIONS = (
+    ("Claims", "what the papers claim, tried on the scores"),
+    ("Audit", "what follows from the papers' own numbers, computed again"),
+)
+Sections = list[tuple[str, str, Path]]  # title, what it shows, file
+
+
+class Items(NamedTuple):
+    tables: list[tuple[dict, Table | None]]  # None: a comparison, which rests on no score of its own
+    figures: list[dict]
+
 
 PREAMBLE = r"""\documentclass[10pt,a4paper]{article}
 \usepackage[T1]{fontenc}
@@ -94,24 +105,14 @@ def missing_cells(table: Table) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def missing_curves(spec: dict, context: Context) -> list[tuple[str, str, str, str]]:
-    """The same for a figure: rows without a curve."""
-    rows = []
-    for group in spec.get("groups", []):
-        for row in group["rows"]:
-            for column in spec["columns"]:
-                reason = why_missing(row, column["task"], column_setting(column, group), context)
-                if reason is None and not any(path.exists() for path in expected_of(spec, context, row["run"])):
-                    reason = no_file(context)
-                if reason:
-                    name = f"{row['label']} ({row['run']})" if row.get("run") else row["label"]
-                    rows.append((group["title"], name, "curve", reason))
-    return rows
-
-
-def expected_of(spec: dict, context: Context, run: str) -> list[Path]:
-    """The score files of one run of a spec: <run>/<task>/<setting>/seed-<seed>.json."""
-    return [path for path in context.expected(spec) if path.parts[-4] == context.canonical(run, path.parts[-3])]
+def list_missing(items: Items, context: Context) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
+    """Item -> what it lacks."""
+    of_tables = (
+        (spec, missing_cells(table) if table else comparisons.missing_cells(spec, context))
+        for spec, table in items.tables
+    )
+    of_figures = ((spec, missing_lines(spec, context)) for spec in items.figures)
+    return [(item_name(spec, context), rows) for spec, rows in (*of_tables, *of_figures)]
 
 
 def fold(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, str, str, str]]:
@@ -159,10 +160,10 @@ def render_missing(listed: list[tuple[str, list[tuple[str, str, str, str]]]]) ->
 # --- the front page -------------------------------------------------------------------------------------------------
 
 
-def describe_runs(tables: Iterable[tuple[dict, Table]]) -> list[tuple[str, str]]:
+def describe_runs(tables: Iterable[Table]) -> list[tuple[str, str]]:
     """Run -> its other names at this scale, for all runs with scores."""
     others: dict[str, set[str]] = {}
-    for _, table in tables:
+    for table in tables:
         for row in table.rows:
             if row.seeds:
                 others.setdefault(row.canonical, set()).add(row.run)
@@ -176,18 +177,20 @@ def seeds_found(context: Context, specs: Iterable[dict]) -> tuple[list[int], int
     return sorted(seeds), len(files)
 
 
-def language_legend(context: Context, tables: Iterable[tuple[dict, Table]]) -> str:
+def language_legend(context: Context, tables: Iterable[Table]) -> str:
     """`ar Arabic, bg Bulgarian, ...` of every code that a table shows."""
     names = {row["code"]: row["name"] for row in read_rows(context.root / "config/languages.tsv", "\t")}
-    used = {code for _, table in tables for column in table.columns for code in (*column.languages, column.language)}
+    used = {code for table in tables for column in table.columns for code in (*column.languages, column.language)}
     used -= {AVERAGE, GAP}
     for code in sorted(used - set(names)):
         raise UserError(f"config/languages.tsv: no line for language {code!r}, which a table shows; add one")
     return ", ".join(rf"\texttt{{{code}}}~{latex.escape(names[code])}" for code in sorted(used))
 
 
-def render_front(context: Context, description: str, tables: list[tuple[dict, Table]], figures: list[dict]) -> str:
-    seeds, files = seeds_found(context, [spec for spec, _ in tables] + figures)
+def render_front(context: Context, description: str, items: Items, sections: Sections) -> str:
+    tables = [table for _, table in items.tables if table]
+    specs = [*(spec for spec, _ in items.tables), *items.figures]
+    seeds, files = seeds_found(context, specs)
     runs = describe_runs(tables)
     run_words = ", ".join(
         latex.code(run) + (f" (also as {latex.escape(names)})" if names else "") for run, names in runs
@@ -219,7 +222,7 @@ def render_front(context: Context, description: str, tables: list[tuple[dict, Ta
         r"stands in the line's name or in brackets. Averages over languages are unweighted means of unrounded values. "
         r"A cell without a number prints --; the appendix says why. It is never a zero and never a guess.",
         "",
-        rf"\textbf{{Languages.}} {language_legend(context, tables)}.",
+        *([rf"\textbf{{Languages.}} {language_legend(context, tables)}."] if tables else []),
         "",
         r"\medskip",
         r"\begin{longtable}{@{}l>{\raggedright\arraybackslash}p{0.62\linewidth}r@{}}",
@@ -231,8 +234,9 @@ def render_front(context: Context, description: str, tables: list[tuple[dict, Ta
         r"\endlastfoot",
         *(
             rf"{latex.escape(item_name(spec, context))} & {latex.escape(spec['title'])} & \pageref{{{label(spec)}}} \\"
-            for spec in [spec for spec, _ in tables] + figures
+            for spec in specs
         ),
+        *(rf"{title} & {about} & \pageref{{section:{title}}} \\" for title, about, _ in sections),
         r"\end{longtable}",
         "",
         r"\medskip",
@@ -243,8 +247,8 @@ def render_front(context: Context, description: str, tables: list[tuple[dict, Ta
 def render_document(
     context: Context,
     description: str,
-    tables: list[tuple[dict, Table]],
-    figures: list[dict],
+    items: Items,
+    sections: Sections,
     out: Path,
     tables_root: Path,
     figures_root: Path,
@@ -253,28 +257,31 @@ def render_document(
     """The whole document. Items of one paper stand together; the summary opens it."""
     names = paper_names(context.root)
     lines = ["% written by make_document.py; compile with pdflatex in this folder", PREAMBLE, r"\begin{document}"]
-    lines.append(render_front(context, description, tables, figures))
-    summary = [spec for spec, _ in tables if key(spec) == SUMMARY]
+    lines.append(render_front(context, description, items, sections))
+    summary = [spec for spec, _ in items.tables if key(spec) == SUMMARY]
     for spec in summary:
         lines += ["", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
     papers: dict[str, list[tuple[str, dict]]] = {}
-    for spec, _ in tables:
+    for spec, _ in items.tables:
         if key(spec) != SUMMARY:
             papers.setdefault(spec["paper"], []).append(("table", spec))
-    for spec in figures:
+    for spec in items.figures:
         papers.setdefault(spec["paper"], []).append(("figure", spec))
-    for paper, items in papers.items():
+    for paper, of_paper in papers.items():
         heading = rf"{{\Large\bfseries {latex.escape(names[paper])}\par}}"
         if citation := citations(context).get(paper):
             heading += rf"{{\small {latex.escape(citation)}.\par}}"
         heading += r"\vspace{4pt}"
         lines += ["", r"\clearpage", rf"\def\itemheading{{{heading}}}"]
-        for kind, spec in items:
+        for kind, spec in of_paper:
             if kind == "table":
                 lines.append(rf"\input{{{relative(tables_root / key(spec), out)}}}")
             else:
                 lines.append(r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi")
                 lines += figure_lines(spec, context, relative(figures_root / f"{key(spec)}.pdf", out))
+    for title, _, path in sections:
+        lines += ["", r"\clearpage", rf"\phantomsection\label{{section:{title}}}"]
+        lines.append(rf"\input{{{relative(path.with_suffix(''), out)}}}")
     lines += [
         "",
         r"\clearpage",
@@ -286,15 +293,23 @@ def render_document(
     return "\n".join(lines)
 
 
+# What a figure shows, by the key of its spec: of the engine, or of scores.
+DRAWN = {
+    "masks": "A row's token sees the columns that are filled. Drawn from the predicates that training uses.",
+    "diagram": "Drawn from the engine: the rows that its data forms build, and what the objective does with them.",
+}
+PLOTTED = {
+    "bars": "Filled bars: reproduced, with one standard deviation over seeds. Hollow: published.",
+    "cost": "Filled markers: reproduced, with one standard deviation over seeds. Hollow markers: published.",
+    "training": "Lines: mean over seeds; band: one standard deviation.",
+}
+CURVES = "Lines: reproduced; band: one standard deviation over seeds. Hollow markers: published."
+
+
 def figure_lines(spec: dict, context: Context, path: str) -> list[str]:
     name = item_name(spec, context)
-    if "masks" in spec:
-        words = "A row's token sees the columns that are filled. Drawn from the predicates that training uses."
-    else:
-        words = (
-            "Lines: reproduced; band: one standard deviation over seeds. Hollow markers: published. "
-            f"{scale_words(context)}"
-        )
+    drawn = next((words for kind, words in DRAWN.items() if kind in spec), None)
+    words = drawn or f"{next((said for kind, said in PLOTTED.items() if kind in spec), CURVES)} {scale_words(context)}"
     return [
         r"\begin{figure}[!ht]\centering",
         rf"\includegraphics[width=0.92\linewidth]{{{path}}}",
@@ -319,6 +334,8 @@ def main() -> None:
     parser.add_argument("--figures", default=Path("results/figures"), type=Path, help="default: %(default)s")
     parser.add_argument("--out", required=True, type=Path, help="the document: results/tables/all.tex")
     parser.add_argument("--missing", required=True, type=Path, help="its appendix: results/tables/missing.tex")
+    parser.add_argument("--claims", type=Path, help="results/tables/claims.tex, as a section of its own")
+    parser.add_argument("--audit", type=Path, help="results/tables/audit.tex, as a section of its own")
     args = parser.parse_args()
     context, table_specs, figure_specs = load_context(args.config, args.scale, args.scores_root, args.override)
     if args.specs:
@@ -330,13 +347,14 @@ def main() -> None:
         table_specs = {name: spec for name, spec in table_specs.items() if name in wanted}
         figure_specs = {name: spec for name, spec in figure_specs.items() if name in wanted}
     ordered = sorted(table_specs.values(), key=lambda spec: (key(spec) != SUMMARY, key(spec)))
-    tables = [(spec, build(spec, context)) for spec in ordered]
-    figures = [spec for _, spec in sorted(figure_specs.items())]
-    listed = [(item_name(spec, context), missing_cells(table)) for spec, table in tables]
-    listed += [(item_name(spec, context), missing_curves(spec, context)) for spec in figures]
-    write_text(args.missing, render_missing(listed))
+    items = Items(
+        [(spec, None if "compare" in spec else build(spec, context)) for spec in ordered],
+        [spec for _, spec in sorted(figure_specs.items())],
+    )
+    sections = [(*about, path) for about, path in zip(SECTIONS, (args.claims, args.audit), strict=True) if path]
+    write_text(args.missing, render_missing(list_missing(items, context)))
     document = render_document(
-        context, context.description, tables, figures, args.out, args.tables, args.figures, args.missing
+        context, context.description, items, sections, args.out, args.tables, args.figures, args.missing
     )
     write_text(args.out, document)
 
