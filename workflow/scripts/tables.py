@@ -70,7 +70,7 @@ AVERAGE_KEYS = {"xtreme", "tasks", "of", "heading", "published_task", "published
 MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
 FIGURE_KEYS = {"bars", "cost", "colours"}  # of specs of figures; plan and schema look into them
 GROUP_KEYS = {"title", "setting", "settings", "published_setting", "rows"}
-ROW_KEYS = {"label", "published", "published_note", "run"}
+ROW_KEYS = {"label", "published", "published_note", "run", "without_run"}
 REQUIRED = {
     "spec": {"paper", "item", "title", "columns", "groups"},
     "spec of masks": {"paper", "item", "title", "masks"},
@@ -100,7 +100,6 @@ class Context:
     seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
     trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
     lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
-    config: object = None  # the plan's configuration, for what is compared without a score
     config: object = None  # the plan's configuration, for what is compared without a score
 
 
@@ -431,7 +430,6 @@ def load_context(
         trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
         lineage=lambda run: plan.lineage(config, run),
         config=config,
-        config=config,
     )
     return context, config.tables, config.figures
 
@@ -542,7 +540,7 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     """Why no score of this row, task and setting is expected; None where one is."""
     run = row.get("run")
     if run is None:
-        return "published only: this row names no run"
+        return f"published only: {row.get('without_run', 'this row names no run')}"
     if run in context.unselected:
         return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
     if run not in context.runs:
