@@ -621,6 +621,18 @@ def test_every_missing_cell_is_listed_with_its_reason(bare, scale):
         make_document.render_missing([(item, listed)])
 
 
+def test_a_footnote_has_its_letter_in_every_format(bare):
+    comparison = compared(bare, "ernie-m/table-11")
+    told = comparison.spec["compare"]["hyperparameters"]["differs"]["Adam beta1"]
+    for render, mark, note in (
+        ("latex", r"\,0.9\textsuperscript{a}", r"\textsuperscript{a} "),
+        ("markdown", "| ≠ 0.9<sup>a</sup> |", f"<sup>a</sup> {told}"),
+        ("html", 'aria-label="note a"', f"<sup>a</sup> {told}"),
+    ):
+        text = make_comparison.RENDER[render](comparison)
+        assert mark in text and text.count(note) == (7 if render == "latex" else 1)
+
+
 def test_what_is_missing_is_found_without_a_model(bare):
     """The document lists it where there is no torch."""
     code = (

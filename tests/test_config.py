@@ -363,7 +363,9 @@ def test_schemas_are_valid_and_closed(repository):
     for path in files:
         schema = json.loads(path.read_text(encoding="utf-8"))
         Draft202012Validator.check_schema(schema)
-        assert schema["additionalProperties"] is False, path
+        kinds = [schema[kind]["$ref"].rpartition("/")[2] for kind in ("then", "else") if kind in schema]
+        for closed in [schema["$defs"][kind] for kind in kinds] or [schema]:
+            assert closed["additionalProperties"] is False, path
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -74,19 +74,25 @@ def rows(spec: dict, context: Context) -> tuple[list[str], list[list[str]]]:
     return rows_of(build(spec, context))
 
 
-def rows_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+def rows_of(comparison: Comparison, notes: Notes | None = None) -> tuple[list[str], list[list[str]]]:
+    """With `notes` a cell that has one gets its letter."""
+
+    def marked(value: Value) -> str:
+        mark = f"<sup>{notes.letter(value.note)}</sup>" if notes and value.note else ""
+        return shown(value) + mark
+
     if comparison.side:
         header = [row_head(comparison)]
         for index, column in enumerate(comparison.columns):
             header += [f"{column} {column_words(comparison, index, source)}" for source in comparison.sources]
-        return header, [[row.label, *map(shown, side_cells(comparison, row))] for row in comparison.rows]
+        return header, [[row.label, *map(marked, side_cells(comparison, row))] for row in comparison.rows]
     lines = []
     for block in comparison.blocks:
         if block.title:
             lines.append([block.title, *[""] * (1 + len(comparison.columns))])
         for row in block.rows:
             for line in row.lines:
-                lines.append([row.label, source_words(comparison, line.source), *map(shown, line.cells)])
+                lines.append([row.label, source_words(comparison, line.source), *map(marked, line.cells)])
     return [row_head(comparison), "source", *comparison.columns], lines
 
 
@@ -314,10 +320,11 @@ def render_markdown(comparison: Comparison) -> str:
     def line(cells: list[str]) -> str:
         return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
 
-    header, body = rows_of(comparison)
+    notes = Notes()
+    header, body = rows_of(comparison, notes)
     name = f"**{item_name(comparison.spec, comparison.context)}.** {comparison.spec['title']}."
     lines = [f"{name} {caption_words(comparison)}", "", line(header), line(["---"] * len(header)), *map(line, body)]
-    told = {cell.note: None for cell in cells_of(comparison) if cell.note}
+    told = [f"<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
     return "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in [*notes_of(comparison), *told])
 
 

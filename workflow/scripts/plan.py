@@ -1394,7 +1394,7 @@ def compared_trainings(config: Config, spec: dict) -> list[str]:
 
 def comparison_digest(config: Config, spec: dict) -> str:
     """A digest of what a comparison shows of the configuration: its runs and recipes, as written and as resolved."""
-    shown: list[Any] = [config.scale["vocabulary"]]
+    shown: list[Any] = [config.scale["vocabulary"], compare_specs.score_specs(config.root, spec)]
     for run in compare_specs.runs_of(spec):
         for name in lineage(config, run):
             shown.append([config.runs[name], resolve_run(config, name) if _hash_of(config, name) else None])
