@@ -11,15 +11,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import yaml
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
+import draw_diagram
 import figure_curves
 import figure_masks
 import figure_style
 import made_up
+import objective_trace
 import plan
 import plot_figure
 import plot_training
@@ -271,6 +274,11 @@ def assert_nothing_overlaps_or_leaves_the_page(figure):
     for i, box in enumerate(boxes):
         for other in boxes[i + 1 :]:
             assert not box.padded(-1).overlaps(other), (box, other)
+    assert_no_words_overlap(figure)
+
+
+def assert_no_words_overlap(figure):
+    renderer, page = figure.canvas.get_renderer(), figure.bbox
     with pytest.MonkeyPatch.context() as patch:  # axes keep texts of ticks that are not drawn
         texts, draw = [], Text.draw
         patch.setattr(Text, "draw", lambda text, *args: (texts.append(text), draw(text, *args)))
@@ -278,6 +286,7 @@ def assert_nothing_overlaps_or_leaves_the_page(figure):
     texts = [text for text in dict.fromkeys(texts) if text.get_visible() and text.get_text().strip()]
     extents = [text.get_window_extent(renderer) for text in texts]
     for i, box in enumerate(extents):
+        assert box.x0 >= page.x0 and box.x1 <= page.x1 and box.y0 >= page.y0 and box.y1 <= page.y1, texts[i].get_text()
         for j in range(i + 1, len(extents)):
             assert not box.padded(-0.5).overlaps(extents[j]), (texts[i].get_text(), texts[j].get_text())
 
@@ -674,9 +683,12 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_in_a_figure_is_named_with_its_file_and_key(repository, tmp_path, slip):
-    item, keys, value, words = SLIPS[slip]
-    shutil.copytree(repository / "config", tmp_path / "config")
-    path = tmp_path / f"config/figures/{item}.yaml"
+    assert_slip_is_named(repository, tmp_path, *SLIPS[slip])
+
+
+def assert_slip_is_named(repository: Path, root: Path, item: str, keys: tuple, value: object, words: str) -> None:
+    shutil.copytree(repository / "config", root / "config")
+    path = root / f"config/figures/{item}.yaml"
     spec = yaml.safe_load(path.read_text())
     place = spec
     for key in keys[:-1]:
@@ -684,7 +696,7 @@ def test_a_slip_in_a_figure_is_named_with_its_file_and_key(repository, tmp_path,
     place[keys[-1]] = value
     path.write_text(yaml.safe_dump(spec, sort_keys=False))
     with pytest.raises(UserError) as error:
-        plan.load_config(tmp_path, {"scale": "smoke"})
+        plan.load_config(root, {"scale": "smoke"})
     assert str(error.value).startswith(f"config/figures/{item}.yaml") and words in str(error.value)
 
 
@@ -774,6 +786,206 @@ def test_a_wrong_picture_of_masks_is_named(tmp_path):
     (tmp_path / "spec.yaml").write_text("paper: a\nitem: figure-01\ntitle: b\nmasks: []\ncolumns: []\n")
     with pytest.raises(UserError, match="unknown key 'columns'"):
         load_spec(tmp_path / "spec.yaml")
+
+
+# --- what objectives make of an example -----------------------------------------------------------------------------
+
+DIAGRAMS = ("ernie-m/figure-01", "ernie-m/figure-03", "ppa/figure-01", "veco/figure-01", "xlm-e/figure-02")
+
+
+@pytest.fixture(scope="module")
+def mini(repository):
+    """The configuration at mini, as the context of diagrams."""
+    config = plan.load_config(repository, {"scale": "mini"})
+    return dataclasses.replace(made_up.make_context(repository, Path("none")), config=config)
+
+
+def traces(repository: Path, context: Context, item: str) -> dict[str, objective_trace.Trace]:
+    spec = load_spec(repository / f"config/figures/{item}.yaml")
+    return {panel.title: panel.trace for panel in draw_diagram.read_panels(spec, context)}
+
+
+def row_sees(one: objective_trace.Pass, place: int) -> list[int]:
+    return one.seen[place].nonzero()[0].tolist()
+
+
+def test_masked_words_are_what_is_predicted(repository, mini):
+    found = traces(repository, mini, "ernie-m/figure-01")
+    for title, sides in (("MMLM", 1), ("TLM", 2), ("CAMLM", 2)):
+        [one] = found[title].passes
+        [head] = one.outputs
+        assert head.module == "mlm_head" and head.targets == [found[title].original[place] for place in head.places]
+        assert {place for place, token in enumerate(one.tokens) if token == "<mask>"} <= set(head.places)
+        words = [token for token in found[title].original if not token.startswith("<")]
+        assert len(words) == 5 * sides and one.tokens == found[title].given
+    assert found["MMLM"].passes[0].seen.all() and found["TLM"].passes[0].seen.all()
+    assert found["TLM"].passes[0].modules == ["encoder.tokens", "encoder.positions", "encoder.blocks", "mlm_head"]
+    assert "mask_languages" in found["CAMLM"].passes[0].modules
+
+
+def test_a_mask_of_camlm_sees_the_other_sentence_alone(repository, mini):
+    [one] = traces(repository, mini, "ernie-m/figure-01")["CAMLM"].passes
+    second = one.tokens.index("</s>") + 1  # begins the second sentence
+    masks = [place for place, token in enumerate(one.tokens) if token == "<mask>"]
+    assert masks
+    for place in masks:
+        others = range(second, len(one.tokens)) if place < second else range(second)
+        assert row_sees(one, place) == sorted([place, *(other for other in others if other not in masks)])
+
+
+def test_pseudo_tokens_are_made_without_gradient_and_then_read(repository, mini):
+    [first, second] = traces(repository, mini, "ernie-m/figure-03")["BTMLM"].passes
+    assert (first.trained, second.trained) == (False, True)
+    [made], [predicted] = first.outputs, second.outputs
+    assert len(made.places) == 3 and made.targets is None  # half of six words
+    assert [first.tokens[place] for place in made.places] == ["<mask>"] * 3
+    assert all(not second.tokens[place].startswith("<") for place in made.places)
+    assert not any(token == "<mask>" for token in first.tokens[: made.places[0]])  # nothing of the sentence is masked
+    assert predicted.targets == [first.tokens[place] for place in predicted.places] and second.seen.all()
+
+
+def test_the_discriminator_judges_every_token_against_the_generators(repository, mini):
+    for title, trace in traces(repository, mini, "xlm-e/figure-02").items():
+        [generator, discriminator] = trace.passes
+        assert {"generator.blocks", "generator.head", "encoder.tokens"} <= set(generator.modules), title
+        assert "encoder.blocks" not in generator.modules and "generator.blocks" not in discriminator.modules
+        [judged] = discriminator.outputs
+        assert judged.places == list(range(len(trace.original)))
+        replaced = [str(int(a != b)) for a, b in zip(discriminator.tokens, trace.original, strict=True)]
+        assert judged.targets == replaced and "1" in replaced
+        assert trace.losses == {"generator_loss": 1.0, "discriminator_loss": 50.0}
+
+
+def test_veco_crosses_what_its_decoder_then_keeps(repository, mini):
+    found = traces(repository, mini, "veco/figure-01")
+    alone, across, pair = found["Pre-training on a translation pair"].passes
+    side = alone.seen[0]
+    assert (alone.seen == (side[:, None] == side[None, :])).all()  # each its own sentence
+    assert not across.memory_trained and (across.memory_seen == ~alone.seen).all() and pair.seen.all()
+    assert (across.seen == np.tril(alone.seen)).all()
+    shared = ["encoder.tokens", "encoder.positions", "encoder.blocks", "mlm_head"]
+    assert alone.modules == shared and set(across.modules) == {*shared, "cross_attention"}
+    [understanding] = found["Fine-tuning for understanding (XNLI)"].passes
+    assert understanding.outputs[0].places == [0] and "cross_attention" not in understanding.modules
+    encoder, decoder = found["Fine-tuning for generation (English to German)"].passes
+    assert "decoder.cross_attention" in decoder.modules and decoder.outputs[0].targets == [*decoder.tokens[1:], "</s>"]
+    assert encoder.seen.all() and (decoder.seen == np.tril(np.ones_like(decoder.seen))).all()
+
+
+def test_the_contrast_compares_first_tokens_of_the_encoder_and_its_copy(repository, mini):
+    key, query, pair = traces(repository, mini, "ppa/figure-01")["PPA"].passes
+    assert not key.trained and query.trained
+    assert [one.outputs[0].module for one in (key, query)] == ["ppa_contrast.key_projection", "ppa_contrast.projection"]
+    assert [one.outputs[0].places for one in (key, query)] == [[0], [0]]
+    assert not {*key.tokens[1:-1]} & {*query.tokens[1:-1]} and "<mask>" not in key.tokens + query.tokens
+    assert pair.outputs[0].module == "mlm_head" and len(pair.tokens) == len(key.tokens) + len(query.tokens)
+
+
+def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
+    """Against a network that is made with numbers."""
+    import torch
+
+    from engine.config import RunConfig
+    from pretrain import PretrainingModel
+    from typed import build
+
+    resolved = plan.resolve_run(mini.config, "xlm-e-base")
+    run = build(RunConfig, resolved | {"model": resolved["model"] | {"vocabulary": 99}}, "")
+    torch.manual_seed(1)
+    state = dict(PretrainingModel(run).named_parameters())
+    parts = traces(repository, mini, "xlm-e/figure-02")["MRTD"].parts
+    shapes = {tuple(99 if n == objective_trace.VOCABULARY else n for n in parts["encoder.tokens"].matrices[""])}
+    assert shapes == {tuple(state["encoder.tokens.weight"].shape)}
+    assert len(parts["encoder.blocks"].layers) == run.model.layers == 3 and len(parts["generator.blocks"].layers) == 1
+    assert parts["encoder.blocks"].matrices["up"] == tuple(state["encoder.blocks.2.up.weight"].shape)
+
+
+def drawn_marks(spec: dict, context: Context) -> list:
+    """The boxes and words of a diagram."""
+    figure = draw_diagram.draw(spec, context)
+    [axes] = figure.axes
+    marks = [
+        (round(box.get_x(), 6), round(box.get_y(), 6), box.get_facecolor())
+        for box in axes.patches
+        if hasattr(box, "get_x")
+    ]
+    words = [text.get_text() for text in axes.texts]
+    plt.close(figure)
+    return [marks, words]
+
+
+def test_another_rule_is_another_picture(repository, mini, monkeypatch):
+    spec = load_spec(repository / "config/figures/ernie-m/figure-01.yaml")
+    spec["diagram"]["panels"] = [panel for panel in spec["diagram"]["panels"] if panel["objective"] == "camlm"]
+    before = drawn_marks(spec, mini)
+    assert drawn_marks(spec, mini) == before
+    from engine.objectives import camlm
+
+    monkeypatch.setattr(camlm, "camlm", camlm.camlm_siblings)
+    marks, words = drawn_marks(spec, mini)
+    assert marks != before[0] and words == before[1]  # the matrix alone
+    monkeypatch.undo()
+    spec["diagram"]["panels"][0]["options"] = {"masks": "append"}
+    assert drawn_marks(spec, mini)[1] != before[1]
+
+
+def test_another_loss_or_module_of_an_objective_is_another_picture(repository, mini, monkeypatch):
+    from engine.objectives import OBJECTIVES, mlm
+
+    spec = load_spec(repository / "config/figures/xlm-e/figure-02.yaml")
+    words = drawn_marks(spec, mini)[1]
+    assert "generator.head: dense 64×64" in words and "mlm_head: dense 64×64" not in words
+    monkeypatch.setitem(OBJECTIVES, "mrtd", mlm.MMLM)
+    changed = drawn_marks(spec, mini)[1]
+    assert "mlm_head: dense 64×64" in changed and changed.count("generator.head: dense 64×64") == 1
+
+
+@pytest.mark.parametrize("item", DIAGRAMS)
+def test_a_diagram_has_no_words_over_others_and_the_same_bytes_twice(repository, mini, item, tmp_path):
+    spec = load_spec(repository / f"config/figures/{item}.yaml")
+    for name in ("a", "b"):
+        figure = draw_diagram.draw(spec, mini)
+        if name == "a":
+            assert_no_words_overlap(figure)
+            assert figure.get_size_inches()[1] < 10  # a page holds it
+        for kind in ("pdf", "png"):
+            figure_style.save(figure, tmp_path / f"{name}.{kind}", kind)
+        plt.close(figure)
+    for kind in ("pdf", "png"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_diagrams_are_drawn_at_every_scale_with_its_sizes(repository, scale):
+    config = plan.load_config(repository, {"scale": scale, "items": list(DIAGRAMS)})
+    assert list(config.figures) == sorted(DIAGRAMS) and plan.all_needs(config) == []
+    context = dataclasses.replace(made_up.make_context(repository, Path("none"), scale), config=config)
+    spec = load_spec(repository / "config/figures/veco/figure-01.yaml")
+    width = plan.resolve_run(config, "veco-large")["model"]["width"]
+    words = " ".join(drawn_marks(spec, context)[1])
+    assert f"encoder: tokens V×{width}" in words and plan.diagram_digest(config, spec)
+
+
+DIAGRAM_SLIPS = {
+    "run": (("diagram", "run"), "ernie-m-bsae", "diagram.run: unknown run 'ernie-m-bsae'"),
+    "objective": (("diagram", "panels", 0, "objective"), "camml", "panels[0].objective: unknown objective of run"),
+    "language": (("diagram", "panels", 0, "languages"), ["fr"], "languages: unknown language of the sentences 'fr'"),
+    "languages": (("diagram", "panels", 1, "languages"), ["en"], "languages: 'tlm' reads bitext: name 2"),
+    "option": (("diagram", "panels", 2, "options"), {"mask": "append"}, "panels[2].options: unknown key mask"),
+    "value": (("diagram", "panels", 2, "options"), {"masks": "apend"}, "options.masks: `apend` is unknown"),
+    "lines": (("diagram", "sentences", "de"), ["eins", "zwei"], "give equally many"),
+    "blank": (("diagram", "sentences", "de"), [" eins"], "words with a blank between them"),
+    "columns": (
+        ("columns",),
+        [{"task": "xnli", "metric": "accuracy", "languages": "scale"}],
+        "unknown key of a figure with 'diagram' 'columns'",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", DIAGRAM_SLIPS)
+def test_a_slip_in_a_diagram_is_named_with_its_file_and_key(repository, tmp_path, slip):
+    assert_slip_is_named(repository, tmp_path, "ernie-m/figure-01", *DIAGRAM_SLIPS[slip])
 
 
 def write_log(path: Path, seed: int) -> None:

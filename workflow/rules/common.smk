@@ -40,7 +40,9 @@ TRANSLATED = plan.any_of(
 COMPARED = [item for item, spec in PLAN.tables.items() if "compare" in spec]
 COMPARISONS = plan.any_of(COMPARED)  # <paper>/<item>
 TABLES = plan.any_of(set(PLAN.tables) - set(COMPARED))
-FIGURES = plan.any_of(PLAN.figures)
+DRAWN = [item for item, spec in PLAN.figures.items() if "diagram" in spec]
+DIAGRAMS = plan.any_of(DRAWN)  # <paper>/<item>
+FIGURES = plan.any_of(set(PLAN.figures) - set(DRAWN))
 NOT_TRANSLATED = [
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
 ]
@@ -552,6 +554,10 @@ def spec_published(wildcards):
 
 def spec_trainings(wildcards):
     return plan.figure_trainings(PLAN, spec_of(wildcards))
+
+
+def diagram_digest(wildcards):
+    return plan.diagram_digest(PLAN, spec_of(wildcards))
 
 
 def claim_scores(wildcards):

@@ -19,6 +19,7 @@ KINDS = {
     "bars": ("published", "columns", "groups", "colours"),
     "cost": ("published", "columns", "groups", "colours"),
 }
+DRAWN_TASKS = ("classification", "translation")  # kinds of tasks whose fine-tuning a diagram knows
 WITHOUT_RUNS = ("masks", "diagram")  # they show no number
 
 
@@ -75,7 +76,8 @@ def _check_diagram(config: Any, about: dict, where: str) -> None:
         for code in panel["languages"]:
             _known(code, lines, f"{own}.languages", "language of the sentences")
         if "task" in panel:
-            _known(panel["task"], config.tasks, f"{own}.task", "task")
+            kinds = {name: task["kind"] for name, task in config.tasks.items()}
+            _known(panel["task"], [name for name in kinds if kinds[name] in DRAWN_TASKS], f"{own}.task", "task to draw")
             continue
         name = panel["objective"]
         _known(name, objectives, f"{own}.objective", f"objective of run {about['run']}")

@@ -1360,6 +1360,21 @@ def figure_trainings(config: Config, spec: dict) -> list[str]:
     return _existing(config, sorted({path for run in runs for path in trainings_of(config, run).values()}))
 
 
+def diagram_digest(config: Config, spec: dict) -> str:
+    """A digest of what a diagram shows of the configuration: the run and the models that are made of it."""
+    about = spec["diagram"]
+    shown: list[Any] = [resolve_run(config, about["run"])]
+    for name in (panel["task"] for panel in about["panels"] if "task" in panel):
+        if config.tasks[name]["kind"] == "translation":
+            shown.append(resolve_translator(config, about["run"], name, FROM_WEIGHTS))
+        else:
+            shown.append([config.tasks[name]["kind"], config.tasks[name].get("labels")])
+    return digest(shown)
+
+
+FROM_WEIGHTS = "pretrained-init"  # the setting of translation that starts from a run
+
+
 def trainings_of(config: Config, run: str) -> dict[int, str]:
     """Seed of pre-training -> the file of a run."""
     seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
