@@ -394,9 +394,9 @@ def html_rows(comparison: Comparison, block: Block, notes: html_tables.Footnotes
 
 
 def render_html(comparison: Comparison) -> str:
-    return html_tables.page(
-        item_name(comparison.spec, comparison.context), html_tables.render_table(html_table(comparison))
-    )
+    name = item_name(comparison.spec, comparison.context)
+    heading = f"<h1>{html_tables.text(name)}</h1>\n"
+    return html_tables.page(name, heading + html_tables.render_table(html_table(comparison)))
 
 
 RENDER: dict[str, Callable[[Comparison], str]] = {
