@@ -51,6 +51,7 @@ class Link:
     than: Side
     margin: float = 0.0
     counting: str | None = None  # of costs: ours or papers
+    at_most: bool = False  # of costs: the claim is of `better` / `than`, and not the other way round
 
     @property
     def of_costs(self) -> bool:
@@ -93,7 +94,7 @@ def links_of(claim: dict, tasks: dict[str, dict]) -> list[Link]:
         if "reach" in test:
             links.append(Link(*(side_of(test["reach"], own, tasks) for own in (run, test["than"]))))
         margin = test["times"] if "times" in test else 1 / test["at_most"]
-        links.append(Link(Side(run), Side(test["than"]), margin, test.get("counting", "ours")))
+        links.append(Link(Side(run), Side(test["than"]), margin, test.get("counting", "ours"), "at_most" in test))
     return links
 
 

@@ -29,7 +29,8 @@ from tables import LESS_IS_BETTER, add_context_arguments, paper_names, parse_ove
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NO_DATA, NOT_TESTABLE)
-MARKS = {REPRODUCED: "+", NOT_REPRODUCED: "-", UNDECIDED: "?", NO_DATA: "o", NOT_TESTABLE: "/"}
+NOTHING = "–"
+MARKS = {REPRODUCED: "+", NOT_REPRODUCED: "−", UNDECIDED: "?", NO_DATA: "o", NOT_TESTABLE: "/"}
 LEVEL = 0.95
 ROUNDING = 0.01  # items add up to the score of their file, but for shares of four digits
 
@@ -56,6 +57,7 @@ class Measured:
     seeds: list[int]
     margin: float  # in what `found` is in: of costs the logarithm
     notes: list[str] = field(default_factory=list)
+    languages: dict[str, list[str]] = field(default_factory=dict)  # of each task
 
     @property
     def decided(self) -> str:
@@ -118,18 +120,23 @@ class Evidence:
         """Seed of pre-training -> FLOPs, with those of the runs that it starts from."""
         key = {"ours": "flops", "papers": "flops_by_the_papers_counting"}[counting]
         found = {}
-        for seed in sorted({plan.pretrain_seed(self.config, seed) for seed in self.config.seeds}):
-            total = 0.0
-            for own in plan.lineage(self.config, run):
-                path = self.trainings_root / plan.trained_run(self.config, own) / f"seed-{seed}.json"
-                content = json.loads(path.read_text(encoding="utf-8"))
-                try:
-                    total += content["cost"][key]
-                except (KeyError, TypeError):
-                    raise UserError(f"{path}, cost.{key}: missing; summarise the training again") from None
-                self.used.add(str(path))
-            found[seed] = total
+        for seed, paths in self.trainings(run).items():
+            if all(path.exists() for path in paths):
+                found[seed] = math.fsum(self.cost(path, key) for path in paths)
         return found
+
+    def trainings(self, run: str) -> dict[int, list[Path]]:
+        """Seed of pre-training -> the files of a run and of those that it starts from."""
+        names = [plan.trained_run(self.config, own) for own in plan.lineage(self.config, run)]
+        seeds = sorted({plan.pretrain_seed(self.config, seed) for seed in self.config.seeds})
+        return {seed: [self.trainings_root / name / f"seed-{seed}.json" for name in names] for seed in seeds}
+
+    def cost(self, path: Path, key: str) -> float:
+        self.used.add(str(path))
+        try:
+            return float(json.loads(path.read_text(encoding="utf-8"))["cost"][key])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{path}, cost.{key}: no number; summarise the training again") from None
 
 
 # --- what is there --------------------------------------------------------------------------------------------------
@@ -141,27 +148,25 @@ def check_there(config: plan.Config, evidence: Evidence, claim: dict) -> None:
         several = "runs {} are" if len(untrained) > 1 else "run {} is"
         raise Missing(f"{several.format(', '.join(untrained))} not trained here; --config runs=all")
     links = claims.links_of(claim, config.tasks)
-    wanted = [
-        [path for path in of_seed.values()]
-        for measure in claims.measures_of(links)
-        for of_seed in evidence.paths(measure).values()
-    ]
-    seeds = sorted({plan.pretrain_seed(config, seed) for seed in config.seeds})
-    wanted += [
-        [evidence.trainings_root / plan.trained_run(config, own) / f"seed-{seed}.json" for seed in seeds]
-        for link in links
-        if link.of_costs
-        for side in link.sides
-        for own in plan.lineage(config, side.run)
-    ]
-    # of scores one seed of each is enough for a number; a training without its cost is none
-    absent = dict.fromkeys(path for paths in wanted for path in paths if not path.exists())
-    without = [paths for paths in wanted if not any(path.exists() for path in paths)]
-    if without:
-        first = next(iter(absent))
-        what = "not among the reference scores" if config.from_reference else "not there"
-        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        raise Missing(f"{first.relative_to(first.parents[4]) if len(first.parts) > 5 else first}{more}: {what}")
+    wanted: list[list[Path]] = []  # each a number by seed: one seed of it has to be there
+    for link in links:
+        for measure in claims.measures_of([link]):
+            wanted += [list(of_seed.values()) for of_seed in evidence.paths(measure).values()]
+        for side in link.sides if link.of_costs else ():
+            wanted += [list(of_run) for of_run in zip(*evidence.trainings(side.run).values(), strict=True)]
+    if all(any(path.exists() for path in paths) for paths in wanted):
+        return
+    absent = list(dict.fromkeys(path for paths in wanted for path in paths if not path.exists()))
+    more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+    what = "not among the reference scores" if config.from_reference else "not there"
+    raise Missing(f"{short(absent[0])}{more}: {what}")
+
+
+def short(path: Path) -> str:
+    """From the folder of the scale on."""
+    parts = path.parts
+    at = max((i for i, part in enumerate(parts) if part in ("scores", "trainings")), default=0)
+    return "/".join(parts[at:])
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -231,7 +236,7 @@ def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], lis
             lengths.setdefault(name, set()).add(len(above))
     paired = all(values.items for _, _, values in entries) and all(len(of) == 1 for of in lengths.values())
     if not paired:
-        notes.append("Over seeds alone: what each test item adds is not known.")
+        notes.append("Over seeds alone.")
     terms = []
     for weight, (_, code, metric), values in entries:
         own = [next(iter(values.by_seed)) if values.fixed else seed for seed in seeds]
@@ -265,34 +270,20 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
     if pretrained < len(seeds):
         trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
         notes.append(f"Seeds of fine-tuning from {trainings}: of others the interval says nothing.")
-    over = {task: languages for task, languages in languages_left(config, link)}
-    of_languages: dict[str, list[str]] = {}
-    for task, languages in over.items():
-        of_languages.setdefault(", ".join(languages), []).append(task)
-    for languages, tasks in of_languages.items():
-        named = f"{', '.join(tasks)}: over" if len(of_languages) > 1 else "Over"
-        notes.append(f"{named} {languages}.")
     return notes
-
-
-def languages_left(config: plan.Config, link: Link) -> list[tuple[str, list[str]]]:
-    """Of each task the languages that count, where they are not all of the claim's."""
-    found = {}
-    for measure in claims.measures_of([link]):
-        present = plan.measured_languages(config, measure)
-        if len(present) < len(measure.languages):
-            found[measure.task] = present
-    return sorted(found.items())
 
 
 def measure(evidence: Evidence, link: Link, name: str, level: float) -> Measured:
     if link.of_costs:
         better, than = (evidence.costs(side.run, link.counting) for side in link.sides)
         seeds = sorted(set(better) & set(than))
+        if not seeds:
+            raise Missing(f"no seed has the cost of {link.better.run} and {link.than.run}")
         ratios = np.array([math.log(than[seed] / better[seed]) for seed in seeds])
         return Measured(link, estimate([Term(1.0, ratios)], name, level), seeds, math.log(link.margin))
     terms, seeds, notes = terms_of(evidence, link)
-    return Measured(link, estimate(terms, name, level), seeds, link.margin, notes)
+    languages = {one.task: evidence.languages(one) for one in claims.measures_of([link])}
+    return Measured(link, estimate(terms, name, level), seeds, link.margin, notes, languages)
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
@@ -377,7 +368,8 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
 def link_words(link: Link) -> str:
     """`ernie-m-base > xlm-r`, or what else tells the two sides apart."""
     if link.of_costs:
-        return f"cost of {link.than.run} / {link.better.run}"
+        above, below = link.sides if link.at_most else link.sides[::-1]
+        return f"cost of {above.run} / {below.run}"
     names = []
     for side, other in (link.sides, link.sides[::-1]):
         (_, one), (_, another) = side.measures[0], other.measures[0]
@@ -390,21 +382,24 @@ def link_words(link: Link) -> str:
     return " > ".join(names)
 
 
-def shown(value: float, of_costs: bool) -> str:
-    if of_costs:
-        times = math.exp(value)
-        return f"{times:.2f}" if times < 10 else f"{times:.0f}"
-    return f"{value:+.1f}".replace("-", "−") if abs(value) >= 0.05 else "0.0"
-
-
 def measured_words(one: Measured) -> str:
-    """`+1.2 [−0.3, +2.7]`."""
-    costs = one.link.of_costs
-    text = shown(one.found.mean, costs) + (" times" if costs else "")
-    if one.found.interval is None:
-        return text
-    low, high = (shown(end, costs) for end in one.found.interval)
-    return f"{text} [{low}, {high}]"
+    """`+1.2 [−0.3, +2.7]`, of costs `0.79 times [0.78, 0.80]`."""
+    ends = () if one.found.interval is None else one.found.interval
+    if one.link.of_costs:
+        sign = -1 if one.link.at_most else 1
+        text = f"{times(sign * one.found.mean)} times"
+        words = sorted(sign * end for end in ends)
+        return f"{text} [{', '.join(map(times, words))}]" if ends else text
+    return f"{points(one.found.mean)} [{', '.join(map(points, ends))}]" if ends else points(one.found.mean)
+
+
+def times(logarithm: float) -> str:
+    value = math.exp(logarithm)
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def points(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−") if abs(value) >= 0.05 else "0.0"
 
 
 def published_words(claim: dict) -> list[str]:
@@ -412,15 +407,15 @@ def published_words(claim: dict) -> list[str]:
     words = []
     for difference in claims.differences(claim["published"]):
         if difference is None:
-            words.append("--")
+            words.append(NOTHING)
         else:
-            words.append(f"{difference:g} times" if costs else f"{difference:+g}".replace("-", "−"))
+            words.append(f"{difference} times" if costs else f"{difference:+}".replace("-", "−"))
     return words
 
 
 def seeds_words(result: Result) -> str:
     numbers = sorted({len(one.seeds) for one in result.measured})
-    return "--" if not numbers else "/".join(map(str, numbers))
+    return "/".join(map(str, numbers)) or "--"
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -462,6 +457,7 @@ def link_json(one: Measured) -> dict:
         "interval": None if found.interval is None else [rounded(end) for end in found.interval],
         "level": rounded(found.level),
         "margin": rounded(one.margin),
+        "languages": one.languages,
         "seeds": one.seeds,
         "by_seed": [rounded(value) for value in found.by_seed],
         "items_counted": found.with_items,
@@ -475,9 +471,11 @@ def link_json(one: Measured) -> dict:
 
 METHOD = (
     "Each claim is a difference in favour of the paper, in points, or a ratio of costs. In brackets: its 95 % interval "
-    "by a paired bootstrap over seeds and test items, widened for the small number of seeds; of a chain of differences "
-    "95 % hold for all at once. + reproduced: the whole interval is on the claim's side. - not reproduced: the whole "
-    "interval is on the other side. ? undecided: neither. o no data, / not testable: no verdict, for the reason given."
+    "by a paired bootstrap over n seeds and the test items, widened for few seeds; of a chain of differences "
+    "95 % hold for all at once. + reproduced: the whole interval is on the claim's side. − not reproduced: the whole "
+    "interval is on the other side. ? undecided: neither. o no data, / not testable: no verdict, for the reason given. "
+    "Averages are over those languages of the paper's that this scale has. Over seeds alone: where it is not known "
+    "what a test item adds, as of BLEU, of single layers and of averages with exact match."
 )
 
 
@@ -489,10 +487,10 @@ def render(results: list[Result], names: dict[str, str], words: str) -> str:
     lines += [
         r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}",
         r"\begin{longtable}{@{}>{\raggedright\arraybackslash}p{0.38\linewidth}>{\raggedright\arraybackslash}p{0.085\linewidth}"
-        r">{\raggedright\arraybackslash}p{0.2\linewidth}>{\raggedright\arraybackslash}p{0.035\linewidth}"
-        r">{\raggedright\arraybackslash}p{0.23\linewidth}@{}}",
+        r">{\raggedright\arraybackslash}p{0.2\linewidth}>{\raggedright\arraybackslash}p{0.02\linewidth}"
+        r">{\raggedright\arraybackslash}p{0.245\linewidth}@{}}",
         r"\toprule",
-        r"Claim (where) & Published & Measured [interval] & Seeds & Verdict, reason \\",
+        r"Claim (where) & Published & Measured [interval] & $n$ & Verdict, reason \\",
         r"\midrule",
         r"\endhead",
         r"\bottomrule",
@@ -502,10 +500,10 @@ def render(results: list[Result], names: dict[str, str], words: str) -> str:
     for result in results:
         claim = result.claim
         if claim["paper"] != paper:
-            lines += [] if paper is None else [r"\addlinespace[4pt]"]
+            lines += [] if paper is None else [r"\addlinespace[3pt]"]
             paper = claim["paper"]
             lines.append(rf"\multicolumn{{5}}{{@{{}}l}}{{\bfseries {latex.escape(names[paper])}}} \\*")
-        lines.append(row_of(result))
+        lines += [row_of(result), r"\addlinespace[2pt]"]
     return "\n".join([*lines, r"\end{longtable}", r"\endgroup", ""])
 
 
@@ -519,7 +517,7 @@ def row_of(result: Result) -> str:
         (latex.escape(link_words(one.link)) + r":\newline " if several else "") + latex.escape(measured_words(one))
         for one in result.measured
     ]
-    verdict = rf"\textbf{{{MARKS[result.verdict]} {result.verdict}}}"
+    verdict = rf"\textbf{{{latex.escape(MARKS[result.verdict])} {result.verdict}}}"
     notes = list(dict.fromkeys(note for one in result.measured for note in one.notes))
     reason = breakable(latex.escape(result.reason)) if result.reason else ""
     words = verdict + (f": {reason}." if reason else ".")
