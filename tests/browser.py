@@ -84,7 +84,8 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", media=kind, features=features)
 
     def evaluate(self, expression: str) -> object:
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of an expression of JavaScript, or of what it promises."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:1000])
         return answer["result"].get("value")

@@ -52,7 +52,7 @@ figure { margin: 1rem 0 2rem; } figcaption { max-width: 48rem; }
 figure img { background: #ffffff; padding: 0.5rem; width: 56rem; max-width: 100%; height: auto; display: block; }
 .spark { display: block; overflow: visible; color: var(--link); }
 .spark polyline { fill: none; stroke: currentColor; stroke-width: 1.4; vector-effect: non-scaling-stroke; }
-.verdict { font-weight: 600; white-space: nowrap; }
+.verdict { font-weight: 600; } .prose { min-width: 14rem; } #claims-table th[scope=row] { min-width: 12rem; }
 footer { border-top: 1px solid var(--line); margin-top: 3rem; font-size: 0.85rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
 @media print { nav, .skip, summary { display: none; } section + section h2 { break-before: page; }
@@ -257,7 +257,7 @@ def claim_row(claim: Mapping, out: Path) -> list[Cell]:
     seeds = sorted({len(one["seeds"]) for one in links})
     notes = dict.fromkeys(note for one in links for note in one.get("notes", []))
     verdict = f"{claim.get('mark', '')} {claim['verdict']}".strip()
-    reason = ". ".join(text(words) for words in [claim.get("reason"), *notes] if words)
+    reason = " ".join(text(f"{words.rstrip('.')}.") for words in [claim.get("reason"), *notes] if words)
     listed = MISSING
     if files:
         items = "".join(f"<li>{link(text(file), relative(file, out))}</li>" for file in files)
@@ -268,7 +268,7 @@ def claim_row(claim: Mapping, out: Path) -> list[Cell]:
         Cell("<br>".join(text(words) for words in claim.get("published_words", [])) or MISSING),
         Cell("<br>".join(measured) or MISSING),
         Cell("/".join(map(str, seeds)) or MISSING),
-        Cell(f'<span class="verdict">{text(verdict)}</span>' + (f"<br>{reason}" if reason else "")),
+        Cell(f'<span class="verdict">{text(verdict)}</span>' + (f"<br>{reason}" if reason else ""), kind="prose"),
         Cell(listed),
     ]
 
@@ -294,7 +294,8 @@ def audit_section(rows: Sequence[Mapping[str, str]], context: Context, shown: It
         item = text(row["item"])
         if f"{row['paper']}/{row['item']}" in shown:
             item = link(item, f"#{row['paper']}-{row['item']}-title")
-        cells = [Cell(text(row[name])) for name in ("row", "column", "printed", "recomputed", "kind", "explanation")]
+        cells = [Cell(text(row[name])) for name in ("row", "column", "printed", "recomputed", "kind")]
+        cells.append(Cell(text(row["explanation"]), kind="prose"))
         rows_of.setdefault(row["paper"], []).append([Cell(item, "row"), *cells])
     table = HtmlTable(
         identity="audit-table",
