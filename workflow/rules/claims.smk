@@ -15,7 +15,12 @@ rule evaluate_claims:
         trainings=claim_trainings,
     output:
         table="results/tables/claims.tex",
-        claims=f"{S}/claims.json",
+        claims=report(
+            f"{S}/claims.json",
+            caption="../report/claims.rst",
+            category="Claims",
+            labels={"shows": "claims, what was measured, verdicts"},
+        ),
     log:
         f"{S}/logs/evaluate_claims.log",
     benchmark:
