@@ -1,6 +1,7 @@
 """The audit: the same findings as an independent program's, and a finding for every number that is made wrong."""
 
 import csv
+import json
 import random
 import re
 import shutil
@@ -45,6 +46,7 @@ def found(repository):
 def root(repository, tmp_path: Path) -> Path:
     """A copy of what the audit reads, to be changed."""
     shutil.copytree(repository / "config/published", tmp_path / "config/published")
+    shutil.copytree(repository / "config/schemas", tmp_path / "config/schemas")
     shutil.copy(repository / "config/audit.yaml", tmp_path / "config/audit.yaml")
     return tmp_path
 
@@ -513,8 +515,10 @@ def test_a_paper_that_is_not_in_the_order_is_an_error(root):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"printed": 1.1}, "statements, ernie-m/table-01, .*'printed' must be a text, in quotes"),
-        ({"form": "led"}, "unknown form 'led'; known: above, against"),
+        ({"printed": 1.1}, r"audit\.yaml, statements\[0\]\.says\[0\]\.printed: must be text, is 1\.1"),
+        ({"colour": "red"}, r"statements\[0\]\.says\[0\]\.colour: unknown key"),
+        ({"of": None}, r"statements\[0\]\.says\[0\]\.of: must be"),
+        ({"form": "led"}, r"form: 'led' is unknown; did you mean 'lead'"),
         ({"of": [{"setting": "x", "model": "y"}] * 2}, "no line has .*model 'y', setting 'x'; mend it"),
         ({"of": [{"setting": "cross-lingual-transfer"}] * 2}, r"\d+ lines fit .*; say more"),
         ({"of": [{"item": "ernie-m/table-77"}] * 2}, r"config/published/ernie-m/table-77\.csv: no such file"),
@@ -531,6 +535,11 @@ def test_a_wrong_statement_is_refused(root, change, message):
     path.write_text(yaml.safe_dump(data))
     with pytest.raises(UserError, match=message):
         audit.run(root)
+
+
+def test_every_form_of_the_schema_is_known(repository):
+    schema = json.loads((repository / "config/schemas/audit.schema.json").read_text(encoding="utf-8"))
+    assert sorted(audit.FORMS) == schema["$defs"]["says"]["properties"]["form"]["enum"]
 
 
 def test_a_gap_that_nothing_is_said_of_is_an_error(root):

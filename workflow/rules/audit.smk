@@ -9,10 +9,16 @@ rule audit:
     input:
         script="workflow/scripts/audit.py",
         statements="config/audit.yaml",
+        schema="config/schemas/audit.schema.json",
         published=published_files,
     output:
         latex="results/tables/audit.tex",
-        csv="results/tables/audit.csv",
+        csv=report(
+            "results/tables/audit.csv",
+            caption="../report/audit.rst",
+            category="Audit",
+            labels={"table": "findings"},
+        ),
     log:
         f"{S}/logs/audit.log",
     benchmark:

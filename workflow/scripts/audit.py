@@ -15,6 +15,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import audit_pages
+import plan
 from atomic import write_text
 from audit_numbers import (
     Line,
@@ -128,9 +129,7 @@ class Audit:
 def load(root: Path) -> Audit:
     """Everything that stands in config/published, and what config/audit.yaml says of it."""
     data = read_yaml(root / DATA, DATA)
-    keys = {"papers", "plain", "same_metric", "gaps", "reruns", "totals", "sizes", "statements", "open"}
-    if not isinstance(data, dict) or set(data) != keys:
-        raise UserError(f"{DATA}: must have the keys {', '.join(sorted(keys))} and no other")
+    plan.check_schema(root, data, "audit", DATA)
     lines = {}
     for path in sorted((root / "config/published").glob("*/*.csv")):
         lines[f"{path.parent.name}/{path.stem}"] = read_lines(path, data["plain"])
@@ -594,11 +593,6 @@ def statements_of(audit: Audit) -> Iterator[Statement]:
     for block in audit.data["statements"]:
         for says in block["says"]:
             where = f"{DATA}, statements, {block['item']}, {says.get('row')}, {says.get('column')}"
-            for key in ("row", "column", "printed", "form"):
-                if not isinstance(says.get(key), str):
-                    raise UserError(f"{where}: {key!r} must be a text, in quotes where it is a number")
-            if says["form"] not in FORMS:
-                raise UserError(f"{where}: unknown form {says['form']!r}; known: {', '.join(sorted(FORMS))}")
             yield Statement(block["item"], block["cells"], says, where)
 
 

@@ -148,6 +148,11 @@ class _Schemas:
             raise UserError(_explain(errors[0], shown))
 
 
+def check_schema(root: Path, value: Any, kind: str, shown: str) -> None:
+    """Check the content of one file, which `shown` names, against config/schemas/<kind>.schema.json."""
+    _Schemas(root / "config/schemas").check(value, kind, shown)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The configuration
 
