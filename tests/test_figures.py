@@ -900,6 +900,36 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
     assert parts["encoder.blocks"].matrices["up"] == tuple(state["encoder.blocks.2.up.weight"].shape)
 
 
+def test_every_objective_of_every_run_can_be_drawn(repository, mini):
+    from engine.config import RunConfig
+    from engine.options import DESCRIPTIONS
+    from typed import build
+
+    lines = {"en": ["the old cat sleeps", "a dog eats", "no bird sings", "we go home"]}
+    lines["de"] = ["die alte Katze schläft", "ein Hund frisst", "kein Vogel singt", "wir gehen heim"]
+    seen = set()
+    for name in mini.config.pretrained:
+        run = build(RunConfig, plan.resolve_run(mini.config, name), "")
+        for objective in run.objectives:
+            if objective.name in seen:
+                continue
+            seen.add(objective.name)
+            languages = ["en", "de"] if DESCRIPTIONS[objective.name].data == "bitext" else ["en"]
+            trace = objective_trace.trace_objective(run, objective.name, lines, languages, {})
+            assert trace.passes and trace.losses, objective.name
+            for one in trace.passes:
+                T = len(one.tokens)
+                assert one.modules and set(one.modules) <= set(trace.parts), objective.name
+                assert one.seen is None or one.seen.shape == (T, T), objective.name
+                for output in one.outputs:
+                    assert all(0 <= place < T for place in output.places), objective.name
+                    assert output.targets is None or len(output.targets) == len(output.places), objective.name
+    assert seen == set(DESCRIPTIONS)
+    with pytest.raises(UserError, match="an item of veco-mono needs 2 lines of each language, here are 1"):
+        run = build(RunConfig, plan.resolve_run(mini.config, "veco-large"), "")
+        objective_trace.trace_objective(run, "veco-mono", {"en": ["a cat"], "de": ["eine Katze"]}, ["en"], {})
+
+
 def drawn_marks(spec: dict, context: Context) -> list:
     """The boxes and words of a diagram."""
     figure = draw_diagram.draw(spec, context)

@@ -31,6 +31,7 @@ from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows
 from engine.shards import write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
+from errors import UserError
 from pretrain import PretrainingModel, build_mixture, next_batches
 
 SEED = 1
@@ -136,8 +137,11 @@ def trace_objective(
     words = Words(sentences)
     [own] = [objective for objective in run.objectives if objective.name == name]
     form = FORMS[DESCRIPTIONS[name].form]
+    lines = form.sentences * (2 if getattr(own.options, "negative_share", 0) else form.together)
+    if (given := min(map(len, sentences.values()))) < lines:
+        raise UserError(f"diagram.sentences: an item of {name} needs {lines} lines of each language, here are {given}")
     with tempfile.TemporaryDirectory() as folder:
-        sources = write_data(Path(folder), sentences, words, max(form.sentences, form.together))
+        sources = write_data(Path(folder), sentences, words, lines)
         changed = dataclasses.replace(own.options, **options)
         own = dataclasses.replace(
             own,
@@ -210,16 +214,16 @@ def named(words: Words, tokens_T: Tensor) -> list[str]:
 # --- what is noted --------------------------------------------------------------------------------------------------
 
 
+# Parts of networks that are themselves parts: encoder.blocks, generator.head, ppa_contrast.key_encoder.tokens.
+PARTS = ("tokens", "positions", "token_types", "languages", "distances", "blocks", "cross_attention")
+PARTS += ("head", "projection", "key_projection")
+
+
 def part_of(name: str) -> str:
-    """The part of the network that a module belongs to: `encoder.blocks.0.attention` -> `encoder.blocks`."""
-    parts = [part for part in name.split(".") if part]
-    numbered = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts))
-    inside = next((i for i, part in enumerate(parts) if part in PARTS), 0)
-    return ".".join(parts[: min(numbered, inside + 1)])
-
-
-PARTS = ("tokens", "positions", "token_types", "languages", "embedding_norm", "blocks", "cross_attention", "distances")
-PARTS += ("head", "projection", "key_projection")  # of networks that are parts themselves
+    """What a module or a weight is a part of: `encoder.blocks.0.attention` -> `encoder.blocks`."""
+    names = name.split(".")
+    depth = next((i for i, own in enumerate(names) if own in PARTS), 0)
+    return ".".join(names[: depth + 1])
 
 
 @contextmanager
@@ -256,10 +260,12 @@ def watched(model: nn.Module, words: Words) -> Iterator[list[Pass]]:
     def leave(module: nn.Module, inputs: tuple, output: Tensor) -> None:
         state["last"] = output.detach().flatten(0, -2)
 
-    def compare(original: Callable, what: Callable[[Tensor], list[str]]) -> Callable:
+    def compare(original: Callable) -> Callable:
         def compared(values: Tensor, targets: Tensor, *rest: object, **options: object) -> Tensor:
-            if passes and passes[-1].outputs and passes[-1].outputs[-1].targets is None:
-                passes[-1].outputs[-1].targets = what(targets)
+            last = passes[-1].outputs[-1] if passes and passes[-1].outputs else None
+            if last and last.targets is None and len(targets) == len(last.places):
+                of_words = values.dim() == 2 and values.shape[1] == words.size
+                last.targets = named(words, targets) if of_words else [str(int(one)) for one in targets.tolist()]
             return original(values, targets, *rest, **options)
 
         return compared
@@ -275,12 +281,9 @@ def watched(model: nn.Module, words: Words) -> Iterator[list[Pass]]:
             )
         if isinstance(module, ResidualNorm) and name.endswith("ffn_norm"):
             hooks.append(module.register_forward_hook(leave))
-    likely = compare(F.cross_entropy, lambda targets: [words.names[token] for token in targets.tolist()])
-    replaced = compare(
-        F.binary_cross_entropy_with_logits, lambda targets: [f"{value:.0f}" for value in targets.tolist()]
-    )
+    losses = {name: compare(getattr(F, name)) for name in ("cross_entropy", "binary_cross_entropy_with_logits")}
     try:
-        with patch.object(F, "cross_entropy", likely), patch.object(F, "binary_cross_entropy_with_logits", replaced):
+        with patch.multiple(F, **losses):
             yield passes
     finally:
         for hook in hooks:
