@@ -355,8 +355,6 @@ def test_schemas_are_valid_and_closed(repository):
         "aligner",
         "audit",
         "claims",
-        "audit",
-        "claims",
         "config",
         "figure",
         "run",
