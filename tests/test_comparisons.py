@@ -461,6 +461,14 @@ def test_counts_that_are_none_are_an_error(tmp_path):
         count_corpus.count([path])
     with pytest.raises(UserError, match="expected <mono or bitext>"):
         count_corpus.count([tmp_path / "0.clean.json"])
+    write_clean(path.parent, 0, "mono", ["a", ""], raw=1)
+    text = path.with_name("0.clean.txt.zst")
+    text.write_bytes(text.read_bytes()[:-3])
+    with pytest.raises(UserError, match=r"0\.clean\.txt\.zst: broken"):
+        count_corpus.count([path])
+    text.unlink()
+    with pytest.raises(UserError, match=r"0\.clean\.txt\.zst: no such file; clean the shard first"):
+        count_corpus.count([path])
 
 
 def write_counts(root: Path, scale: str, pairs: dict[tuple[str, str], int], sizes: dict[str, int]) -> None:
