@@ -44,10 +44,10 @@ def terms_of(first, second):
 @pytest.mark.parametrize(("of_seeds", "shared"), [(0.0, 0.0), (0.02, 0.0), (0.02, 0.15), (0.06, 0.05)])
 def test_interval_covers_the_truth(seeds, lead, of_seeds, shared):
     generator = np.random.default_rng(20_000 + seeds)
-    covered, trials = 0, 1000
+    covered, trials = 0, 500
     for trial in range(trials):
-        pair = answers(generator, seeds, 150, of_seeds, shared, lead)
-        low, high = estimate(terms_of(*pair), f"trial {trial}", draws=500).interval
+        pair = answers(generator, seeds, 100, of_seeds, shared, lead)
+        low, high = estimate(terms_of(*pair), f"trial {trial}", draws=400).interval
         covered += low <= 100 * lead <= high
     assert 0.93 <= covered / trials <= 0.99
 
@@ -57,7 +57,7 @@ def test_interval_covers_the_truth(seeds, lead, of_seeds, shared):
 def test_interval_over_seeds_alone_covers_and_the_plain_one_does_not(seeds, level):
     generator = np.random.default_rng(seeds)
     covered = plain = 0
-    trials = 2000
+    trials = 1500
     for trial in range(trials):
         values = generator.normal(1.0, 2.0, seeds)
         low, high = estimate([Term(1.0, values)], f"trial {trial}", level, draws=400).interval
