@@ -505,12 +505,23 @@ def test_a_plain_plan_trains_nothing_for_a_claim(repository):
     assert set(plan.claim_needs(every)) <= set(plan.all_needs(every))
 
 
-def test_claims_are_planned_with_the_whole_document_alone(repository):
-    items = {"scale": "mini", "runs": "all", "items": ["ernie-m/table-08"]}
-    one = plan.load_config(repository, items)
-    assert set(plan.all_needs(one)) == set(plan.needs(one, one.tables["ernie-m/table-08"]))
-    paper = plan.load_config(repository, {"scale": "mini", "papers": ["ppa"]})
-    assert {claim["paper"] for claim in paper.claims} == {"ppa"}
+def test_a_part_of_the_document_computes_nothing_for_claims(repository):
+    """The claims beside a table rest on its scores alone, and on trainings that it needs anyway."""
+    one = plan.load_config(repository, {"scale": "mini", "runs": "all", "items": ["ernie-m/table-08"]})
+    found = set(plan.needs(one, one.tables["ernie-m/table-08"]))
+    assert set(plan.all_needs(one)) == found
+    assert {claim["id"] for claim in one.claims} > {"ernie-m-small-conll", "ernie-m-small-xnli", "ernie-m-cost"}
+    assert set(plan.claim_needs(one)) <= found and all(claim["paper"] == "ernie-m" for claim in one.claims)
+    paper = plan.load_config(repository, {"scale": "mini", "runs": "all", "papers": ["ppa"]})
+    assert set(plan.claim_needs(paper)) <= {need for spec in paper.specs.values() for need in plan.needs(paper, spec)}
+    assert "ppa-tlm" in {claim["id"] for claim in paper.claims}
+    assert not plan.load_config(repository, {"scale": "mini", "items": ["ernie-m/figure-02"]}).claims
+
+
+def test_a_part_without_claims_says_so(monkeypatch, repository, roots, tmp_path):
+    monkeypatch.chdir(repository)
+    section, _ = run_script(monkeypatch, roots, tmp_path, "--override", "items=[ernie-m/figure-02]")
+    assert b"No claim rests on the selected items alone." in section
 
 
 GOOD = {

@@ -482,6 +482,8 @@ METHOD = (
 def render(results: list[Result], names: dict[str, str], words: str) -> str:
     """The section of the document: how many claims hold, and each of them."""
     lines = ["% written by evaluate_claims.py", r"\section*{Claims}\label{claims}"]
+    if not results:
+        return "\n".join([*lines, "No claim rests on the selected items alone.", ""])
     lines += [latex.escape(f"{words} {METHOD}"), ""]
     lines += summary_lines(results, names)
     lines += [

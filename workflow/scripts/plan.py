@@ -170,7 +170,7 @@ class Config:
     figures: dict[str, dict]
     languages: dict[str, Language]
     datasets: dict[str, Dataset]
-    claims: list[dict] = field(default_factory=list)  # of the selected papers
+    claims: list[dict] = field(default_factory=list)  # all, or those that the selected items can test
     _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
     _hashes: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
     _recipes: dict[tuple[str, str, str], dict] = field(default_factory=dict, repr=False, compare=False)
@@ -251,8 +251,7 @@ def load_config(
     _check_filters(config, {**specs["table"], **specs["figure"]}, str(path), overrides or {})
     config.tables.update(_select(settings, specs["table"]))
     config.figures.update(_select(settings, specs["figure"]))
-    papers = settings.get("papers")
-    config.claims.extend(claim for claim in _read_claims(config, schemas) if papers is None or claim["paper"] in papers)
+    config.claims.extend(_select_claims(config, _read_claims(config, schemas)))
     for item, spec in config.specs.items():
         found = needs(config, spec, item)
         for run, _, _ in found:
@@ -1436,7 +1435,7 @@ def score_paths(config: Config, spec: dict) -> list[str]:
 def all_needs(config: Config) -> list[tuple[str, str, str]]:
     """The union of `needs` over every selected table and figure, and the claims where the whole document is built."""
     found = {need for spec in config.specs.values() for need in needs(config, spec)}
-    if config.settings.get("papers") is None and config.settings.get("items") is None:
+    if is_whole(config):
         found.update(claim_needs(config))
     return sorted(found)
 
@@ -1467,6 +1466,26 @@ def _read_claims(config: Config, schemas: _Schemas) -> list[dict]:
         papers = [row["key"] for row in csv.DictReader(file, delimiter="\t")]
     claims.check_claims(content["claims"], config.runs, config.tasks, papers)
     return content["claims"]
+
+
+def is_whole(config: Config) -> bool:
+    """Is the whole document built, and not a choice of papers or items?"""
+    return config.settings.get("papers") is None and config.settings.get("items") is None
+
+
+def _select_claims(config: Config, read: list[dict]) -> list[dict]:
+    """Beside a choice of items those claims that rest on nothing else: a part of the document computes no more than its
+    tables and figures do."""
+    if is_whole(config):
+        return read
+    found = {need for spec in config.specs.values() for need in needs(config, spec)}
+    trained = set(with_ancestors(config, {run for run, _, _ in found}))
+    return [
+        claim
+        for claim in _tested(config, read)
+        if set(claim_needs(config, [claim])) <= found
+        and {trained_run(config, run) for run in claims.runs_of(claim)} <= trained
+    ]
 
 
 def measured_languages(config: Config, measure: claims.Measure) -> list[str]:
