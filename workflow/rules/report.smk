@@ -126,7 +126,13 @@ rule draw_diagram:
         papers="config/published/papers.tsv",
     output:
         pdf="results/figures/{item}.pdf",
-        png="results/figures/{item}.png",
+        png=report(
+            "results/figures/{item}.png",
+            caption="../report/figure.rst",
+            category="Figures",
+            subcategory=paper_of_item,
+            labels=item_labels,
+        ),
     log:
         f"{S}/logs/draw_diagram/{{item}}.log",
     benchmark:

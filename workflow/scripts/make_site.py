@@ -21,6 +21,7 @@ from html_tables import Body, Cell, HtmlTable, code, link, page, relative, rende
 from make_table import MISSING, file_list, html_table
 from scores import BY_UPDATE, group_paths, read_content
 from tables import (
+    LESS_IS_BETTER,
     SCALE_LANGUAGES,
     Context,
     add_context_arguments,
@@ -178,10 +179,26 @@ def alternative(spec: dict, context: Context) -> str:
         panels = spec["masks"] if kind == "masks" else spec["diagram"].get("panels", [])
         named = [panel["title"] for panel in panels if "title" in panel]
         return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}." + (f" Panels: {'; '.join(named)}." if named else "")
-    lines = [row["label"] for group in spec["groups"] for row in group["rows"]]
+    lines = (
+        bar_words(spec, context)
+        if kind == "bars"
+        else [row["label"] for group in spec["groups"] for row in group["rows"]]
+    )
     if kind == "cost":
         lines = [group["title"] for group in spec["groups"]]
     return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}. Shown: {'; '.join(dict.fromkeys(lines))}."
+
+
+def bar_words(spec: dict, context: Context) -> list[str]:
+    """Between which values a row's bars are: reproduced ones, and printed ones."""
+    words = []
+    for row in build(spec, context).rows:
+        reproduced = [cell.summary.mean for cell in row.cells if cell.summary]
+        printed = [float(cell.published) for cell in row.cells if cell.published is not None]
+        named = (("reproduced", reproduced), ("published", printed))
+        ranges = [f"{name} {min(values):.1f} to {max(values):.1f}" for name, values in named if values]
+        words.append(f"{row.label}: {', '.join(ranges) or 'no number'}")
+    return words
 
 
 def curve_words(spec: dict, context: Context) -> list[str]:
@@ -202,10 +219,11 @@ def curve_words(spec: dict, context: Context) -> list[str]:
                 continue
             means = {at: statistics.fmean(of.values()) for at, of in one.curves(metric, found, place).items()}
             first, last = min(means), max(means)
-            best = max(means, key=means.__getitem__)
+            less = metric.split("-by-")[0] in LESS_IS_BETTER
+            best = (min if less else max)(means, key=means.__getitem__)
             words.append(
                 f"{row['label']}: {means[first]:.1f} at {place} {first}, {means[last]:.1f} at {last}, "
-                f"highest {means[best]:.1f} at {best}"
+                f"best {means[best]:.1f} at {best}"
             )
     return words
 
