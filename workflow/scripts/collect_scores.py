@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+import plan
 from atomic import atomic_path
 from errors import UserError, run_main
 from scores import Score, group_paths, load_results
@@ -54,7 +55,9 @@ def main() -> None:
             raise UserError(f"{args.scores_root}: holds no score file (*.json)")
     else:
         context, tables, figures = load_context(args.config, args.scale, args.scores_root, args.override)
-        paths = sorted({path for spec in [*tables.values(), *figures.values()] for path in context.expected(spec)})
+        of_claims = [args.scores_root.joinpath(*Path(path).parts[-4:]) for path in plan.claim_paths(context.config)]
+        of_specs = (path for spec in [*tables.values(), *figures.values()] for path in context.expected(spec))
+        paths = sorted({*of_specs, *of_claims})
     write_scores(collect(paths, args.scale), args.out)
 
 

@@ -1391,8 +1391,8 @@ def corpus_counts(config: Config) -> list[str]:
 
 
 def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The (corpus, language) and (corpus, pair) of which counts.json says the size: of the runs that are trained here, and
-    of those that a table compares the corpora of."""
+    """The (corpus, language) and (corpus, pair) of which counts.json says the size: of the runs that are trained here,
+    and of those that a table compares the corpora of."""
     specs = [spec for spec in config.tables.values() if compare_specs.reads_corpora(spec)]
     if not specs:
         return [], []
