@@ -17,7 +17,7 @@ import yaml
 
 import audit
 import audit_pages
-from audit_numbers import Number, exactly, keep_dropped_zeros, mean, parse, read_lines, rows_of, shown, total
+from audit_numbers import Line, Number, exactly, keep_dropped_zeros, mean, parse, read_lines, rows_of, shown, total
 from errors import UserError
 from make_document import PREAMBLE
 from tables import paper_names
@@ -191,6 +191,13 @@ def test_an_integer_among_decimals_is_as_precise_as_they():
     row.numbers = {code: parse(text, "x") for code, text in row.texts.items()}
     keep_dropped_zeros(row)
     assert row.numbers["en"].high - row.numbers["en"].low == Fraction(1, 10)
+    fields = {"setting": "s", "model": "m", "task": "t", "metric": "f1", "note": ""}
+    lines = [
+        Line("x/y", {**fields, "language": code, "value": text}, "here")
+        for code, text in {"en": "82", "de": "70.1", "avg": "76.1"}.items()
+    ]
+    [read] = rows_of(lines)
+    assert read.numbers == row.numbers
     whole = replace(row, texts={"en": "82", "de": "70"}, numbers={code: parse("82", "x") for code in ("en", "de")})
     keep_dropped_zeros(whole)
     assert whole.numbers["en"].high - whole.numbers["en"].low == 1
@@ -233,6 +240,8 @@ CLT = {"setting": "cross-lingual-transfer"}
             [("infoxlm-base", "mlqa", "15.9", "15.65")],
         ),
         ("veco/table-05", {"language": "ar"}, "size_gb", "12.786", [("total", "size_gb", "1360.526", "1361.53")]),
+        ("ppa/table-01", {"resource": "PPA (600k)"}, "total", "4.3M", [("PPA (600k)", "total", "4.3M", "4.07M")]),
+        ("ppa/table-01", {"resource": "Total"}, "bg", "0.8M", [("Total", "bg", "0.8M", "0.6M")]),
         ("veco/table-08", {"model": "xlm-r-large"}, "params", "600M", [("xlm-r-large", "params", "600M", "558M")]),
         (
             "veco/table-06",
@@ -329,6 +338,22 @@ def test_no_statement_holds_of_any_number(found):
         assert printed != recomputed, statement.where
         tried += 1
     assert tried > 90
+
+
+def test_a_repetition_is_exact_to_the_last_digit(found):
+    """Two numbers of one decimal that differ by 0.1 touch as ranges, but who repeats one copies its digits."""
+    tried = 0
+    for statement in audit.statements_of(found):
+        [text] = [statement.text(found, statement.says["of"][0])] if statement.says["form"] == "same" else [""]
+        if text != statement.printed:
+            continue
+        digit = str((int(text[-1]) + 1) % 10) if text[-1].isdigit() else None
+        if digit:
+            changed = replace(statement, says={**statement.says, "printed": text[:-1] + digit})
+            printed, recomputed = audit.FORMS["same"](found, changed)
+            assert printed != recomputed, statement.where
+            tried += 1
+    assert tried > 30
 
 
 def test_no_order_or_mark_holds_of_any_system(found):
