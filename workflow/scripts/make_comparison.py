@@ -13,7 +13,7 @@ from pathlib import Path
 import html_tables
 import latex
 from atomic import write_text
-from comparisons import OURS, PRINTED, SCALE, Block, Comparison, Row, Value, build
+from comparisons import OURS, PRINTED, SCALE, Block, Comparison, Row, Value, build, missing_cells
 from errors import run_main
 from make_table import MISSING
 from tables import Context, add_context_arguments, item_name, label, load_context, load_spec, scale_words
@@ -102,7 +102,7 @@ def cells_of(comparison: Comparison) -> Iterator[Value]:
             yield from line.cells
 
 
-def notes_of(comparison: Comparison) -> list[str]:
+def notes_of(comparison: Comparison, why: str = "the appendix says why") -> list[str]:
     """What stands below the table, footnotes apart."""
     notes = []
     if any(cell.differs for cell in cells_of(comparison)):
@@ -115,7 +115,7 @@ def notes_of(comparison: Comparison) -> list[str]:
     else:
         notes.append(f"Parallax: ours at scale {comparison.context.scale}.")
     if any(cell.reason and not cell.text for cell in cells_of(comparison)):
-        notes.append(f"{MISSING}: none of ours; the appendix says why.")
+        notes.append(f"{MISSING}: none of ours; {why}.")
     return [*notes, *comparison.notes, *comparison.spec.get("notes", [])]
 
 
@@ -341,8 +341,19 @@ def html_table(comparison: Comparison) -> html_tables.HtmlTable:
         html_caption=caption + html_tables.text(caption_words(comparison)),
         head=head,
         bodies=blocks,
-        html_notes=[*map(html_tables.text, notes_of(comparison)), *notes.html_notes],
+        html_notes=[
+            *map(html_tables.text, notes_of(comparison, "see below") + missing_notes(comparison)),
+            *notes.html_notes,
+        ],
     )
+
+
+def missing_notes(comparison: Comparison) -> list[str]:
+    """A page of its own has no appendix that says why a cell is empty."""
+    return [
+        f"{MISSING} {row}{'' if cells == 'all' else f', {cells}'}: {reason}."
+        for _, row, cells, reason in missing_cells(comparison.spec, comparison.context)
+    ]
 
 
 def html_cell(value: Value, source: str, notes: html_tables.Footnotes) -> html_tables.Cell:
@@ -388,7 +399,7 @@ def html_rows(comparison: Comparison, block: Block, notes: html_tables.Footnotes
     for row in block.rows:
         for line in row.lines:
             head = [html_tables.Cell(html_tables.text(row.label), "row", rows=len(row.lines))]
-            source = html_tables.Cell(html_tables.text(source_words(comparison, line.source)), kind="source")
+            source = html_tables.Cell(html_tables.text(source_words(comparison, line.source)), "row", kind="source")
             cells = [html_cell(cell, line.source, notes) for cell in line.cells]
             yield [*(head if line is row.lines[0] else []), source, *cells]
 

@@ -10,7 +10,7 @@ import csv
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import comparisons
@@ -92,13 +92,7 @@ def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
 def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
     if "compare" not in spec:
         return html_table(build(spec, context), out)
-    comparison = comparisons.build(spec, context)
-    table = make_comparison.html_table(comparison)
-    missing = [
-        f"{MISSING} {row}{'' if cells == 'all' else f', {cells}'}: {reason}."
-        for _, row, cells, reason in comparisons.missing_cells(spec, context)
-    ]
-    return replace(table, html_notes=[*table.html_notes, *map(text, missing)])
+    return make_comparison.html_table(comparisons.build(spec, context))
 
 
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:
