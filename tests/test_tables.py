@@ -111,6 +111,12 @@ def test_every_transcribed_item_is_here(papers):
     assert sorted(f"{path.parent.name}/{path.stem}" for path in papers.glob("*/*.csv")) == PUBLISHED
 
 
+def test_every_item_of_the_papers_has_a_spec(repository, papers):
+    for row in read_csv(papers / "index.csv"):
+        kind = "figures" if "figure" in row["item"] else "tables"
+        assert (repository / "config" / kind / row["paper"] / f"{row['item']}.yaml").is_file(), row
+
+
 def test_errata_are_those_of_the_papers(repository, papers):
     """But not the kind `ocr`: damage of the text that was transcribed says nothing of the papers."""
     theirs = [row for row in read_csv(papers / "errata.csv") if row["kind"] != "ocr"]
