@@ -389,6 +389,7 @@ def test_bars_stand_by_the_size_of_the_corpora_with_the_numbers_of_the_table(bar
     drawn = heights(papers)
     for code in codes:
         assert drawn[code] == [printed["best-xnli-model", code], printed["retrieval-fine-tuned", code]]
+    assert max(papers.get_yticks()) == 100 and 49 < own.get_ylim()[1] < 80
     assert heights(own) == {"hi": [17, 47], "ar": [13, 43], "de": [15, 45], "zh": [19, 49]}  # en-xx: one more
     assert_nothing_overlaps_or_leaves_the_page(figure)
     plt.close(figure)
@@ -634,9 +635,10 @@ def grey(colour: str) -> float:
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def test_neighbours_of_the_palette_differ_in_grey():
-    shades = [grey(colour) for colour in figure_style.COLOURS]
-    assert min(abs(a - b) for a, b in pairwise(shades)) > 0.05
+@pytest.mark.parametrize("colours", [figure_style.COLOURS, draw_diagram.TINTS])
+def test_neighbours_of_a_palette_differ_in_grey(colours):
+    shades = [grey(colour) for colour in colours]
+    assert min(abs(a - b) for a, b in pairwise(shades)) > 0.07
 
 
 SLIPS = {
@@ -994,6 +996,24 @@ def test_diagrams_are_drawn_at_every_scale_with_its_sizes(repository, scale):
     width = plan.resolve_run(config, "veco-large")["model"]["width"]
     words = " ".join(drawn_marks(spec, context)[1])
     assert f"encoder: tokens V×{width}" in words and plan.diagram_digest(config, spec)
+
+
+@pytest.mark.parametrize(("item", "panels"), [("ernie-m/figure-01", 3), ("veco/figure-01", 1), ("ppa/figure-01", 1)])
+def test_targets_stand_over_their_places_in_deep_networks_too(repository, item, panels):
+    """With random weights the states of 12 or 24 layers are nearly the same."""
+    config = plan.load_config(repository, {"scale": "paper"})
+    context = dataclasses.replace(made_up.make_context(repository, Path("none"), "paper"), config=config)
+    checked = 0
+    for trace in list(traces(repository, context, item).values())[:panels]:
+        for one in trace.passes:
+            for output in one.outputs:
+                if output.module == "mlm_head":
+                    assert output.targets == [trace.original[place] for place in output.places]
+                    assert {i for i, token in enumerate(one.tokens) if token == "<mask>"} <= set(output.places)
+                    checked += 1
+                else:
+                    assert output.places == [0]  # the contrast is of <s>
+    assert checked >= panels
 
 
 DIAGRAM_SLIPS = {

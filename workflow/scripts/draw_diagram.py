@@ -29,7 +29,7 @@ WIDTH = 6.8  # all lengths are inches
 LEFT, TOKENS, GAP = 0.1, 5.0, 0.12  # margin, the row of tokens, between the row and the matrices
 WIDEST, BOX, LINE = 0.62, 0.19, 0.125  # of one token; heights of a box and of a line of text
 MATRIX = WIDTH - LEFT - TOKENS - GAP - 0.1
-TINTS = ("#D6E6F2", "#FBE3C8")  # of the first and the second language of a panel
+TINTS = ("#DCEBF7", "#F5BE84")  # of the first and the second language of a panel
 KINDS = {
     "mask": {"facecolor": "black", "edgecolor": "black"},
     "another token in its place": {"facecolor": "white", "edgecolor": "black", "hatch": "....."},
@@ -111,7 +111,7 @@ class Page:
     def text(self, x: float, y: float, words: str, size: float = 7, room: float | None = None, **look: object) -> None:
         """Centred on y; smaller where it would be wider than its room."""
         if room is not None and (wide := width_of(words, size, look.get("weight", "normal"))) > room:
-            size *= room / wide
+            size *= 0.95 * room / wide  # pixels round small letters up
         self.marks.append(("text", x, y, words, {"fontsize": size, "va": "center", **look}))
 
     def box(self, x: float, y: float, wide: float, high: float, **look: object) -> None:
@@ -189,10 +189,9 @@ def place_pass(page: Page, panel: Panel, one: Pass, number: int | None) -> None:
     lines = describe(one.modules, trace.parts)
     band = top + (BOX + 0.1 if one.outputs else 0)
     high = LINE * len(lines) + 0.06
-    reach = max(wide * len(one.tokens), 4.6)
-    page.box(LEFT, band, reach, high, facecolor="#F2F2F2", edgecolor="0.4")
+    page.box(LEFT, band, TOKENS, high, facecolor="#F2F2F2", edgecolor="0.4")
     for i, line in enumerate(lines):
-        page.text(LEFT + 0.06, band + 0.03 + LINE * (i + 0.5), line, 6.4, room=reach - 0.12)
+        page.text(LEFT + 0.06, band + 0.03 + LINE * (i + 0.5), line, 6.4, room=TOKENS - 0.12)
     below = band + high + 0.1
     for i, token in enumerate(one.tokens):
         x = LEFT + i * wide

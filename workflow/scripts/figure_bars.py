@@ -74,8 +74,9 @@ def draw(spec: dict, context: Context) -> plt.Figure:
         for part in figure.axes:
             part.grid(visible=False, axis="x")
             part.set_ylabel(spec["bars"]["label"])
-            part.set_ylim(0, part.get_ylim()[1] * 1.3)  # the legend's room, whatever the bars are
-            part.set_yticks([tick for tick in part.get_yticks() if tick <= 100])
+            top = part.get_ylim()[1] * 1.3  # the legend's room, whatever the bars are
+            part.set_yticks([tick for tick in part.get_yticks() if 0 <= tick <= min(top, 100)])
+            part.set_ylim(0, top)
             part.legend(loc="upper center", ncols=2, fontsize=8, borderaxespad=0.2)
         axes.set_xlabel(spec["bars"]["order_label"])
         words = "Reproduced: mean over seeds, whiskers one standard deviation. " if reproduced else ""

@@ -38,6 +38,7 @@ SEED = 1
 ROW = 64  # tokens of a row: an example is shorter
 SMALL = {"width": 16, "heads": 2, "ffn": 32, "init_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
 STEPS = 1000  # the last one is traced: objectives that begin late have begun
+ANY_LENGTH = {"least_tokens": 1, "most_tokens": None}  # an example may be shorter than what is trained on
 SPECIALS = {BOS: "<s>", PAD: "<pad>", EOS: "</s>", UNK: "<unk>"}
 MASK = "<mask>"
 
@@ -142,7 +143,8 @@ def trace_objective(
         raise UserError(f"diagram.sentences: an item of {name} needs {lines} lines of each language, here are {given}")
     with tempfile.TemporaryDirectory() as folder:
         sources = write_data(Path(folder), sentences, words, lines)
-        changed = dataclasses.replace(own.options, **options)
+        whole = {name: value for name, value in ANY_LENGTH.items() if hasattr(own.options, name)}
+        changed = dataclasses.replace(own.options, **(whole | dict(options)))
         own = dataclasses.replace(
             own,
             options=changed,
@@ -160,7 +162,7 @@ def trace_objective(
         tiny = small(run, own, words.size)
         mixture = build_mixture(tiny, own, kinds | {"others": sources}, SEED, "example")
         torch.manual_seed(SEED)
-        model = PretrainingModel(tiny)
+        model = PretrainingModel(tiny).double()
         avoid_marks(model)
         batches = next_batches(tiny, own, mixture, Ranks(), STEPS)
         [batch] = batches
@@ -194,7 +196,7 @@ def trace_head(
     words = Words(sentences)
     torch.manual_seed(SEED)
     config = small(run, run.objectives[0], words.size).model
-    model = nn.ModuleDict({"encoder": Encoder(config), "head": HEADS[kind](config.width, classes, 0.0, 0.3)})
+    model = nn.ModuleDict({"encoder": Encoder(config), "head": HEADS[kind](config.width, classes, 0.0, 0.3)}).double()
     lines = sentences[languages[0]]
     rows = pair_rows(words, lines[:1], lines[1:2], ROW) if len(lines) > 1 else [[BOS, *words.encode(lines)[0], EOS]]
     tokens_BT, real_BT = pad(rows)
@@ -297,12 +299,22 @@ def as_matrix(mask: Tensor | None, T: int) -> np.ndarray:
 
 
 def places_of(states_ND: Tensor, last_TD: Tensor) -> list[int]:
-    """Which of the last states these are, whatever their length; none where they are no such states."""
+    """Which of the last states these are, bit by bit, as they are or at length 1; none where they are no such states.
+
+    In a deep network with random weights all states are nearly the same: nearness would tell nothing. Two masks at one
+    position, one on each side, may have one state: heads read places in their order.
+    """
     if states_ND.shape[1:] != last_TD.shape[1:]:
         return []
-    cosine_NT = F.normalize(states_ND, dim=1) @ F.normalize(last_TD, dim=1).T
-    best, places = cosine_NT.max(1)
-    return places.tolist() if bool((best > 1 - 1e-5).all()) else []
+    for candidates_TD in (last_TD, F.normalize(last_TD, dim=1)):
+        equal_NT = (states_ND[:, None] == candidates_TD[None]).all(2)
+        places: list[int] = []
+        for equal_T in equal_NT:
+            same = equal_T.nonzero().flatten().tolist()
+            places += [next((place for place in same if place not in places), same[0])] if same else []
+        if len(places) == len(states_ND):
+            return places
+    return []
 
 
 # --- the network at its size ------------------------------------------------------------------------------------------
