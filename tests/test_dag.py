@@ -25,7 +25,7 @@ import hashlib, os, sys
 from pathlib import Path
 
 OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--out-tsv", "--missing", "--log-json", "--cost", "--dev-json"}}
-OUTPUTS.add("--rejects")
+OUTPUTS |= {{"--rejects", "--json"}}
 if "{name}".startswith("clean_"):
     OUTPUTS.add("--counts")
 if "{name}" == "train_translator":
@@ -60,8 +60,15 @@ def tracked(repository: Path) -> list[str]:
     return [name for name in listed.split("\0") if name and (repository / name).is_file()]
 
 
-def specs(tree: Path, kind: str) -> int:
-    return len(list((tree / "config" / kind).glob("*/*.yaml")))
+def specs(tree: Path, kind: str) -> dict[str, int]:
+    """Rule -> how many tables or figures it makes: a comparison and a diagram have rules of their own."""
+    apart, rules = {
+        "tables": ("compare:", ("make_comparison", "make_table")),
+        "figures": ("diagram:", ("draw_diagram", "plot_figure")),
+    }[kind]
+    found = [path.read_text(encoding="utf-8") for path in (tree / "config" / kind).glob("*/*.yaml")]
+    own = sum(f"\n{apart}" in text for text in found)
+    return dict(zip(rules, (own, len(found) - own), strict=True))
 
 
 def copy_tree(repository: Path, to: Path) -> Path:
@@ -137,7 +144,7 @@ def built(repository, tmp_path_factory) -> Path:
         path.write_text(f'"""\n{imports}\n"""\n{STAND_IN.format(name=name)}', encoding="utf-8")
     assert planned(tree)["pretrain"] == 3
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")
-    snakemake(tree, "--cores", "1", "--config", "scale=smoke", "--", "cleaning")
+    snakemake(tree, "--cores", "1", "--config", "scale=smoke", "--", "cleaning", "results/index.html")
     return tree
 
 
@@ -191,9 +198,13 @@ EVALUATION = {
     "collect_scores",
     "make_table",
     "plot_figure",
+    "make_comparison",  # one shows an average of scores
+    "evaluate_claims",
     "make_document",
 }
-AFTER_CLEANING = EVALUATION | {
+AFTER_TRAINING = EVALUATION | {"summarise_training"}
+AFTER_CLEANING = AFTER_TRAINING | {
+    "count_corpus",
     "plan_sampling_vocabulary",
     "train_vocabulary",
     "encode_corpus",
@@ -204,12 +215,32 @@ AFTER_CLEANING = EVALUATION | {
 
 def test_a_plot_script_plans_its_figures_and_the_document(tree):
     edit(tree, "workflow/scripts/plot_figure.py", "import argparse", "# red\nimport argparse")
-    assert planned(tree) == {"plot_figure": specs(tree, "figures"), "make_document": 1}
+    assert planned(tree) == {"plot_figure": specs(tree, "figures")["plot_figure"], "make_document": 1}
 
 
 def test_a_figure_spec_plans_that_figure(tree):
     edit(tree, "config/figures/xlm-e/figure-03.yaml", "title: Tatoeba", "title: On Tatoeba")
     assert planned(tree) == {"plot_figure": 1, "make_document": 1}
+
+
+def test_a_colour_plans_one_figure(tree):
+    edit(tree, "config/figures/xlm-e/figure-03.yaml", "columns:", 'colours: {XLM-E base: "#AA3377"}\ncolumns:')
+    assert planned(tree) == {"plot_figure": 1, "make_document": 1}
+
+
+def test_a_published_number_plans_what_shows_it_and_the_audit(tree):
+    edit(tree, "config/published/xlm-e/table-01.csv", "mbert,ud-pos,avg,f1,70.3,", "mbert,ud-pos,avg,f1,70.4,")
+    assert planned(tree) == {"make_table": 1, "plot_figure": 1, "audit": 1, "make_document": 1}  # figure 1 has XNLI
+    # Table 16 by language is also what figure 5 draws.
+    edit(tree, "config/published/ernie-m/table-16.csv", "af,accuracy,80.9", "af,accuracy,80.8")
+    assert planned(tree) == {"make_table": 2, "plot_figure": 2, "audit": 1, "make_document": 1}
+
+
+def test_a_claim_plans_the_claims(tree):
+    edit(tree, "config/claims.yaml", "says: ERNIE-M is ahead", "says: ERNIE-M is far ahead")
+    assert planned(tree) == {"evaluate_claims": 1, "make_document": 1}
+    # the page shows them too, and nothing of the document
+    assert planned(tree, "results/index.html").keys() == {"evaluate_claims", "make_site"}
 
 
 def test_a_table_spec_plans_that_table(tree):
@@ -443,7 +474,7 @@ def test_a_changed_world_is_a_new_world(tree):
 def test_switching_the_scale_back_and_forth_only_assembles_again(tree):
     edit(tree, "config/scales/mini.yaml", "seeds: [1, 2, 3]", "seeds: [1]")
     snakemake(tree, "--cores", "2", "--config", "scale=mini")
-    assembled = {"make_table": specs(tree, "tables"), "plot_figure": specs(tree, "figures"), "make_document": 1}
+    assembled = {**specs(tree, "tables"), **specs(tree, "figures"), "evaluate_claims": 1, "make_document": 1}
     assert planned(tree, scale="mini") == {}
     assert planned(tree, scale="smoke") == assembled
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")
