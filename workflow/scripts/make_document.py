@@ -260,7 +260,7 @@ def render_document(
     lines.append(render_front(context, description, items, sections))
     summary = [spec for spec, _ in items.tables if key(spec) == SUMMARY]
     for spec in summary:
-        lines += ["", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
+        lines += ["", r"\clearpage", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
     papers: dict[str, list[tuple[str, dict]]] = {}
     for spec, _ in items.tables:
         if key(spec) != SUMMARY:
@@ -315,8 +315,9 @@ def figure_lines(spec: dict, context: Context, path: str) -> list[str]:
         rf"\includegraphics[width=0.92\linewidth]{{{path}}}",
         rf"\caption{{\textbf{{{latex.escape(name)}.}} {latex.escape(spec['title'])}. {latex.escape(words)}}}",
         rf"\label{{{label(spec)}}}",
+        # within the figure, which may float away from here
+        *(rf"\par\raggedright\footnotesize {latex.escape(text)}\par" for text in spec.get("notes", [])),
         r"\end{figure}",
-        *(latex.escape(text) + r"\par" for text in spec.get("notes", [])),
     ]
 
 
