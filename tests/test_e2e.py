@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from scores import items_of
+from tasks import TASKS
 from test_dag import copy_tree, edit, snakemake
 
 pytestmark = pytest.mark.e2e
@@ -50,6 +52,23 @@ def test_scores_hold_every_run_task_and_language(built):
     assert {row["run"] for row in rows} == {"fast-align", "random-init", "xlm", "xlm-r"}
     assert len({row["run_hash"] for row in rows}) == 4
     assert {row["task"] for row in rows if row["run"] == "fast-align"} == {"word-alignment"}
+
+
+def test_the_test_items_of_every_score_add_up_to_it(built):
+    """The headline score of each task again from its items, alone and summed: every task but those that are no ratio."""
+    counted = set()
+    for path in sorted((built / "results/smoke/scores").rglob("seed-*.json")):
+        content = json.loads(path.read_text())
+        for language, of_metric in content.get("items", {}).items():
+            for metric in of_metric:
+                above, below = items_of(content, language, metric)
+                ratio = 100 * sum(above) / sum(below)
+                entries = [e for e in content["scores"] if (e["language"], e["metric"]) == (language, metric)]
+                value = next(e["value"] for e in entries if e.get("direction") in (None, "both"))
+                # answers to questions are kept to four digits
+                assert (100 - ratio if metric == "error-rate" else ratio) == pytest.approx(value, abs=0.005), path
+                counted.add(content["task"])
+    assert counted == {task for task in TASKS if not task.startswith("wmt14")}
 
 
 def test_the_document_says_which_scale_it_shows(built):
