@@ -55,7 +55,7 @@ def test_scores_hold_every_run_task_and_language(built):
 
 
 def test_the_test_items_of_every_score_add_up_to_it(built):
-    """The headline score of each task again from its items, alone and summed: every task but those that are no ratio."""
+    """The headline score of each task again from its items; BLEU alone is no ratio of sums."""
     counted = set()
     for path in sorted((built / "results/smoke/scores").rglob("seed-*.json")):
         content = json.loads(path.read_text())
