@@ -360,8 +360,9 @@ def test_flops_are_those_of_the_cost_module(bare, loaded):  # noqa: F811
 def write_training(root: Path, run: str, seed: int, flops: float) -> None:
     path = root / f"results/mini/trainings/{run}/seed-{seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    cost = {"flops": flops, "flops_by_the_papers_counting": 2 * flops}
-    path.write_text(json.dumps({"run": run, "seed": seed, "cost": cost}), encoding="utf-8")
+    cost = {"flops": flops, "flops_by_the_papers_counting": 2 * flops, "tokens": 1, "steps": 1, "seconds": 1.0}
+    about = {"run": run, "seed": seed, "scale": "mini", "run_hash": run, "cost": {**cost, "parameters": {}}}
+    path.write_text(json.dumps({**about, "curves": {}}), encoding="utf-8")
 
 
 def test_measured_flops_are_those_of_the_run_and_of_what_it_starts_from(tree):

@@ -1,5 +1,7 @@
 """The reference scores: only today's are kept, those of the repository are today's, and tables come of them alone."""
 
+import copy
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -7,11 +9,14 @@ from pathlib import Path
 import pytest
 
 import keep_reference
+import make_table
 import plan
+import resolve_recipe
 from errors import UserError
 from made_up import entry
-from scores import group_paths, read_content
-from test_dag import copy_tree, snakemake
+from scores import group_paths, read_content, scores_of
+from tables import build, load_context
+from test_dag import copy_tree, edit, snakemake
 from trainings import read_training
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,10 +40,14 @@ def write(results: Path, config: plan.Config, need: tuple[str, str, str] = PLAIN
         "commit": "0123456789abcdef",
     }
     content |= {"task_version": config.tasks[task]["version"]}
-    content |= {"run_hash": keep_reference.current_hash(config, *need), "scores": [entry("en", 50.0)], **changes}
+    content |= {"run_hash": plan.score_hash(config, *need), "scores": [entry("en", 50.0)], **changes}
     path = results / "scores" / run / task / setting / f"seed-{seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
+    name = plan.recipe_of(config, run)
+    recipe = results / f"recipes/{task}/{setting}/{name}.yaml"
+    recipe.parent.mkdir(parents=True, exist_ok=True)
+    recipe.write_text(resolve_recipe.render(config, task, setting, name))
     return path
 
 
@@ -59,6 +68,9 @@ def test_what_is_finished_is_kept_once_with_its_provenance(tmp_path, config):
     assert keep_reference.keep(config, results, reference, "another") == (2, [])
     rows = keep_reference.read_provenance(reference / "PROVENANCE.tsv")
     assert [(row["run"], row["scores"]) for row in rows] == [("random-init", "1"), ("xlm-r", "2")]
+    assert [row["machine"] for row in rows] == ["another", "a machine; another"]  # nothing that was said is lost
+    assert keep_reference.keep(config, results, reference, "a third") == (0, [])
+    assert keep_reference.read_provenance(reference / "PROVENANCE.tsv") == rows
 
 
 @pytest.mark.parametrize(
@@ -74,6 +86,35 @@ def test_what_the_configuration_would_not_compute_today_is_refused(tmp_path, con
     assert [path.name for path in (reference / "scores").rglob("*.json")] == ["seed-1.json"]
 
 
+def test_a_score_of_another_recipe_is_refused_and_taken_away(tmp_path, config):
+    """A changed number of epochs: the score that was kept before it goes, and does not come back."""
+    results, reference = tmp_path / "results", tmp_path / "reference"
+    path = write(results, config)
+    assert keep_reference.keep(config, results, reference, "a machine") == (1, [])
+    scale = copy.deepcopy(config.scale)
+    scale["task_overrides"]["xnli"]["recipe"]["epochs"] = 9
+    changed = dataclasses.replace(config, scale=scale, _recipes={})
+    kept, (refused,) = keep_reference.keep(changed, results, reference, "a machine")
+    assert kept == 0 and refused.startswith(f"{path}: of another recipe than config/tasks/xnli.yaml")
+    assert not list((reference / "scores").rglob("*.json"))
+    write(results, changed)
+    assert keep_reference.keep(changed, results, reference, "a machine") == (1, [])
+
+
+def test_reference_scores_of_another_configuration_are_not_read(repository, tmp_path):
+    shutil.copytree(repository / "config", tmp_path / "config")
+    shutil.copytree(repository / "reference", tmp_path / "reference")
+
+    def read() -> set[str]:
+        config = plan.load_config(tmp_path, {"scores_from": "reference"})
+        paths = [*plan.all_score_paths(config), *plan.training_paths(config, config.runs)]
+        return {run for run in ("xlm", "xlm-r", "xlm-align-base") if any(f"/{run}/" in path for path in paths)}
+
+    assert read() == {"xlm", "xlm-r", "xlm-align-base"}
+    edit(tmp_path, "config/runs/xlm.yaml", "weight_decay: 0.01", "weight_decay: 0.02")
+    assert read() == {"xlm-r", "xlm-align-base"}
+
+
 def test_a_damaged_score_stops_it(tmp_path, config):
     path = write(tmp_path / "results", config, scores=[entry("en", 150.0)])
     with pytest.raises(UserError, match=rf"{path}.*not in percent"):
@@ -85,13 +126,11 @@ def test_the_scores_of_the_repository_are_those_of_today_s_configuration(scale):
     """A changed run, scale, recipe or task has other scores: compute them again and call keep_reference.py."""
     config = plan.load_config(REPOSITORY, {"scale": scale, "runs": "all"})
     root = REPOSITORY / f"reference/scores/{scale}"
-    recipes = json.loads((REPOSITORY / f"reference/recipes/{scale}.json").read_text())
     for (run, task, setting), of_seed in group_paths(root.rglob("*.json")).items():
         named = f"{run} {task} {setting}"
         for path in of_seed.values():
-            assert keep_reference.stale(config, read_content(path, scale)) is None, named
-        key = f"{task}/{setting}/{plan.recipe_of(config, run)}"
-        assert recipes[key] == keep_reference.recipe_digest(config, run, task, setting), named
+            assert plan.is_current(config, path), f"{named}: of another run, recipe or version than today's"
+            scores_of(read_content(path, scale), path)
     for path in sorted((REPOSITORY / f"reference/trainings/{scale}").rglob("*.json")):
         one = read_training(path, scale)
         assert one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16], one.run
@@ -138,3 +177,12 @@ def test_the_reference_makes_the_same_document_twice(repository, tmp_path):
         shutil.rmtree(tree)
     assert found[0].keys() == found[1].keys() and "results/tables/all.tex" in found[0]
     assert [name for name in found[0] if found[0][name] != found[1][name]] == []
+
+
+def test_the_readme_shows_what_the_reference_scores_make(repository):
+    context, specs, _ = load_context(
+        repository / "config/config.yaml", "mini", repository / "reference/scores/mini", ["scores_from=reference"]
+    )
+    rendered = make_table.render_markdown(build(specs["parallax/methods"], context))
+    rows = [line for line in rendered.splitlines() if line.startswith("|")]
+    assert len(rows) > 10 and "\n".join(rows) in (repository / "README.md").read_text(encoding="utf-8")

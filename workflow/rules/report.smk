@@ -164,6 +164,7 @@ rule make_document:
         figures=figure_files,
         claims="results/tables/claims.tex",
         audit="results/tables/audit.tex",
+        languages="config/languages.tsv",
         papers="config/published/papers.tsv",
         scores=f"{S}/scores.tsv",
     output:

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import compare_specs
@@ -18,6 +19,7 @@ from errors import UserError
 from scores import Summary
 from tables import Context, errata_of
 from tables import build as build_table
+from trainings import read_training
 from yamlfiles import deep_merge
 
 NONE = "none"
@@ -482,7 +484,7 @@ def _measured(key: str, line: list[str], context: Context) -> Value:
     for run in line:
         seeds = sorted({plan.pretrain_seed(config, seed) for seed in config.seeds})
         paths = [context.root / plan.training_path(config, run, seed) for seed in seeds]
-        found = [json.loads(path.read_text(encoding="utf-8"))["cost"][name] for path in paths if path.exists()]
+        found = [read_training(path, context.scale).cost[name] for path in paths if _there(path, context)]
         if not found:
             why = "is not among the reference" if context.reference else "is not there; its job has not run"
             return Value(reason=f"the record of the training of {run} {why}")
@@ -493,11 +495,19 @@ def _measured(key: str, line: list[str], context: Context) -> Value:
 # --- corpora --------------------------------------------------------------------------------------------------------
 
 
+def _there(path: Path, context: Context) -> bool:
+    return plan.is_current(context.config, path) if context.reference else path.exists()
+
+
 def load_counts(context: Context) -> dict | None:
     """kind -> corpus -> language or pair -> raw or kept -> quantity, from counts.json."""
-    for path in plan.corpus_counts(context.config):
-        if (context.root / path).exists():
-            return json.loads((context.root / path).read_text(encoding="utf-8"))
+    for path in (context.root / name for name in plan.corpus_counts(context.config)):
+        if path.exists():
+            try:
+                counts = json.loads(path.read_text(encoding="utf-8"))
+                return {kind: counts[kind] for kind in ("mono", "bitext")}
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{path}: not the sizes of corpora ({error}); delete it and count again") from None
     return None
 
 

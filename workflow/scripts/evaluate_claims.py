@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +91,12 @@ class Evidence:
         jobs = plan.setting_jobs(self.config, measure.task, measure.setting, self.languages(measure))
         seeds = plan.seeds_of(self.config, run)
         folder = self.scores_root / run / measure.task
-        return {job: {seed: folder / job / f"seed-{seed}.json" for seed in seeds} for job in jobs}
+        found = {job: {seed: folder / job / f"seed-{seed}.json" for seed in seeds} for job in jobs}
+        return {job: {seed: path for seed, path in of.items() if self.is_of_today(path)} for job, of in found.items()}
+
+    def is_of_today(self, path: Path) -> bool:
+        """Reference files may be of a configuration that has changed since."""
+        return not self.config.from_reference or not path.exists() or plan.is_current(self.config, path.absolute())
 
     def languages(self, measure: Measure) -> list[str]:
         return plan.measured_languages(self.config, measure)
@@ -129,7 +134,8 @@ class Evidence:
         """Seed of pre-training -> the files of a run and of those that it starts from."""
         names = [plan.trained_run(self.config, own) for own in plan.lineage(self.config, run)]
         seeds = sorted({plan.pretrain_seed(self.config, seed) for seed in self.config.seeds})
-        return {seed: [self.trainings_root / name / f"seed-{seed}.json" for name in names] for seed in seeds}
+        found = {seed: [self.trainings_root / name / f"seed-{seed}.json" for name in names] for seed in seeds}
+        return {seed: paths for seed, paths in found.items() if all(map(self.is_of_today, paths))}
 
     def cost(self, path: Path, key: str) -> float:
         self.used.add(str(path))
@@ -157,6 +163,8 @@ def check_there(config: plan.Config, evidence: Evidence, claim: dict) -> None:
     if all(any(path.exists() for path in paths) for paths in wanted):
         return
     absent = list(dict.fromkeys(path for paths in wanted for path in paths if not path.exists()))
+    if not absent:
+        raise Missing("the reference scores are of another configuration")
     more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
     what = "not among the reference scores" if config.from_reference else "not there"
     raise Missing(f"{short(absent[0])}{more}: {what}")
@@ -266,6 +274,10 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
         trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
         if trained or len(seeds) < config.scale["pretrain_seeds"]:
             notes.append(f"{len(seeds)} of {len(config.seeds)} seeds have a score of both sides.")
+    if (trainings := config.scale["pretrain_seeds"]) < FEWEST_SEEDS and not any(
+        is_fine_tuned(config, one) for one in claims.measures_of([link])
+    ):
+        notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
     pretrained = len({plan.pretrain_seed(config, seed) for seed in seeds})
     if pretrained < len(seeds):
         trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
@@ -280,7 +292,13 @@ def measure(evidence: Evidence, link: Link, name: str, level: float) -> Measured
         if not seeds:
             raise Missing(f"no seed has the cost of {link.better.run} and {link.than.run}")
         ratios = np.array([math.log(than[seed] / better[seed]) for seed in seeds])
-        return Measured(link, estimate([Term(1.0, ratios)], name, level), seeds, math.log(link.margin))
+        found, notes = estimate([Term(1.0, ratios)], name, level), []
+        if found.interval is None:  # a count, no measurement: over three seeds of mini it varies by a thousandth
+            found, notes = (
+                replace(found, interval=(found.mean, found.mean)),
+                [f"A count of {len(seeds)} seed{'s' if len(seeds) > 1 else ''}."],
+            )
+        return Measured(link, found, seeds, math.log(link.margin), notes)
     terms, seeds, notes = terms_of(evidence, link)
     languages = {one.task: evidence.languages(one) for one in claims.measures_of([link])}
     return Measured(link, estimate(terms, name, level), seeds, link.margin, notes, languages)
@@ -358,6 +376,11 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
         return Result(claim, UNDECIDED, advice([cost]), [score, cost])
     if there[0] is tried[0]:
         words = f"{score.link.better.run} is there, and nothing cheaper was tried"
+        return Result(claim, UNDECIDED, words, [score, cost])
+    cheaper = [one for one, _ in tried[: tried.index(there[0])]]
+    if any(one.decided != NOT_REPRODUCED for one in cheaper):  # one of them may be there too
+        open_ones = [one for one in cheaper if one.decided == UNDECIDED]
+        words = f"{score.link.better.run} is the cheapest that is there on average; {advice(open_ones)}"
         return Result(claim, UNDECIDED, words, [score, cost])
     return Result(claim, NOT_REPRODUCED, f"{score.link.better.run} is the cheapest that is there", [score, cost])
 

@@ -4,9 +4,9 @@ as there is something new:
 
   python workflow/scripts/keep_reference.py --scale mini --machine "2 cores of an Intel Xeon, 24 GiB"
 
-Kept is only what the configuration would compute today: a score of another run, task version or recipe is refused.
-With it go reference/PROVENANCE.tsv (which run, how many files, commit, torch, machine, dates) and, in
-reference/recipes/<scale>.json, the digest of each recipe that stands behind the scores.
+Kept is only what the configuration would compute today: a score of another run, task version or recipe is refused, and
+one that lies in reference/ from before such a change is taken away. With the scores go reference/PROVENANCE.tsv (which
+run, how many files, commits, torch, machines, dates) and reference/recipes/<scale>.json, the digest of each recipe.
 """
 
 import argparse
@@ -21,28 +21,23 @@ from atomic import atomic_path, write_json, write_text
 from errors import UserError, run_main
 from scores import group_paths, read_content, scores_of
 from trainings import read_training
+from yamlfiles import read_yaml
 
 COLUMNS = ("scale", "run", "scores", "trainings", "commits", "torch", "machine", "first", "last")
 
 
-def current_hash(config: plan.Config, run: str, task: str, setting: str) -> str:
-    """The run_hash that a score of today's configuration has."""
-    if config.tasks[task]["kind"] == "translation":
-        return plan.run_hash(plan.resolve_translator(config, run, task, setting))[:16]
-    return plan.run_hash(plan.resolve_run(config, run))[:16]
-
-
-def recipe_digest(config: plan.Config, run: str, task: str, setting: str) -> str:
-    return plan.digest(plan.resolve_recipe(config, task, setting, plan.recipe_of(config, run)))[:16]
-
-
-def stale(config: plan.Config, content: dict) -> str | None:
+def stale(config: plan.Config, content: dict, results: Path) -> str | None:
     """Why a score is none of today's configuration; None where it is."""
     run, task, setting = (content[key] for key in ("run", "task", "setting"))
     if content["task_version"] != (version := config.tasks[task]["version"]):
         return f"of version {content['task_version']} of {task}, which is at {version}"
-    if content["run_hash"] != (current := current_hash(config, run, task, setting)):
+    if content["run_hash"] != (current := plan.score_hash(config, run, task, setting)):
         return f"of another {run} ({content['run_hash']}) than config/runs and the scale have today ({current})"
+    recipe = results / f"recipes/{plan.recipe_key(config, run, task, setting)}.yaml"
+    if not recipe.exists():
+        return f"{recipe}, the recipe that it was made by, is not there"
+    if plan.digest(read_yaml(recipe, str(recipe)))[:16] != plan.recipe_digest(config, run, task, setting):
+        return f"of another recipe than config/tasks/{task}.yaml and the scale have today"
     return None
 
 
@@ -60,34 +55,46 @@ def finished(config: plan.Config, results: Path) -> Iterator[tuple[Path, Path, d
 
 def keep(config: plan.Config, results: Path, reference: Path, machine: str) -> tuple[int, list[str]]:
     """How many files were kept, and what was left out, each with its reason."""
-    scale, refused, kept = config.scale_name, [], 0
+    scale, refused = config.scale_name, []
     recipes_file = reference / f"recipes/{scale}.json"
     recipes = json.loads(recipes_file.read_text(encoding="utf-8")) if recipes_file.exists() else {}
     rows = {(row["scale"], row["run"]): row for row in read_provenance(reference / "PROVENANCE.tsv")}
-    dates: dict[str, list[Path]] = {}
+    new: dict[str, list[Path]] = {}
+    remove_outdated(config, reference)
     for path, place, content in finished(config, results):
-        if reason := stale(config, content):
+        if reason := stale(config, content, results):
             refused.append(f"{path}: {reason}")
             continue
         run, task, setting = (content[key] for key in ("run", "task", "setting"))
-        recipes[f"{task}/{setting}/{plan.recipe_of(config, run)}"] = recipe_digest(config, run, task, setting)
-        kept += copied(path, reference / place)
-        dates.setdefault(run, []).append(path)
+        recipes[plan.recipe_key(config, run, task, setting)] = plan.recipe_digest(config, run, task, setting)
+        if copied(path, reference / place):
+            new.setdefault(run, []).append(path)
     for path in sorted((results / "trainings").glob("*/seed-*.json")):
         one = read_training(path, scale)
         if one.run in config.runs and one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16]:
-            kept += copied(path, reference / f"trainings/{scale}" / one.run / path.name)
-            dates.setdefault(one.run, []).append(path)
+            if copied(path, reference / f"trainings/{scale}" / one.run / path.name):
+                new.setdefault(one.run, []).append(path)
         else:
             refused.append(f"{path}: of another {one.run} than config/runs and the scale have today")
     if (counts := results / "corpus/counts.json").exists():
-        kept += copied(counts, reference / f"corpus/{scale}/counts.json")
-    for run, files in dates.items():
-        rows[scale, run] = described(reference, scale, run, machine, files)
+        copied(counts, reference / f"corpus/{scale}/counts.json")
+    for run, files in new.items():
+        rows[scale, run] = described(reference, scale, run, machine, files, rows.get((scale, run)))
     write_json(recipes_file, recipes)
     lines = ["\t".join(COLUMNS), *("\t".join(rows[key][name] for name in COLUMNS) for key in sorted(rows))]
     write_text(reference / "PROVENANCE.tsv", "\n".join(lines) + "\n")
-    return kept, refused
+    return sum(map(len, new.values())), refused
+
+
+def remove_outdated(config: plan.Config, reference: Path) -> None:
+    """Scores and trainings of a configuration that has changed since; a new digest of their recipe would hide it."""
+    for kind in ("scores", "trainings"):
+        for path in sorted((reference / kind / config.scale_name).rglob("seed-*.json")):
+            named = path.parts[-4:-2] if kind == "scores" else (path.parent.name,)
+            known = all(name in {*config.runs, *config.tasks} for name in named)
+            if not known or not plan.is_current(config, path.absolute()):
+                path.unlink()
+                print(f"taken away: {path} is of another configuration than today's")
 
 
 def copied(path: Path, to: Path) -> bool:
@@ -99,14 +106,21 @@ def copied(path: Path, to: Path) -> bool:
     return True
 
 
-def described(reference: Path, scale: str, run: str, machine: str, files: list[Path]) -> dict[str, str]:
+def described(
+    reference: Path, scale: str, run: str, machine: str, files: list[Path], before: dict[str, str] | None
+) -> dict[str, str]:
+    """What is said of a run: of the new files beside what was said of those that lay there."""
     scores = sorted((reference / f"scores/{scale}/{run}").rglob("*.json"))
     trainings = sorted((reference / f"trainings/{scale}/{run}").glob("*.json"))
     commits = {json.loads(path.read_text(encoding="utf-8")).get("commit") for path in scores} - {None}
     torch = {read_training(path).cost.get("torch", "") for path in trainings}
-    days = sorted(datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() for path in files)
+    days = [datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() for path in files]
+    machines = dict.fromkeys([*(before["machine"].split("; ") if before else []), machine])
+    days = sorted([*days, *([before["first"], before["last"]] if before else [])])
     values = (scale, run, len(scores), len(trainings), " ".join(sorted(c[:10] for c in commits)))
-    return dict(zip(COLUMNS, map(str, (*values, " ".join(sorted(torch)), machine, days[0], days[-1])), strict=True))
+    return dict(
+        zip(COLUMNS, map(str, (*values, " ".join(sorted(torch)), "; ".join(machines), days[0], days[-1])), strict=True)
+    )
 
 
 def read_provenance(path: Path) -> list[dict[str, str]]:
@@ -125,6 +139,10 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="default: results/<scale>")
     parser.add_argument("--reference", default=Path("reference"), type=Path, help="default: %(default)s")
     args = parser.parse_args()
+    if not args.machine.isprintable() or ";" in args.machine:
+        raise UserError("--machine: one line without tabs and semicolons")
+    if not (args.results or Path("results") / args.scale).is_dir():
+        raise UserError(f"{args.results or Path('results') / args.scale}: no such folder; compute something first")
     config = plan.load_config(Path(), {"scale": args.scale, "runs": "all"})
     kept, refused = keep(config, args.results or Path("results") / args.scale, args.reference, args.machine)
     for reason in refused:

@@ -1382,7 +1382,8 @@ FROM_WEIGHTS = "pretrained-init"  # the setting of translation that starts from 
 def trainings_of(config: Config, run: str) -> dict[int, str]:
     """Seed of pre-training -> the file of a run."""
     seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
-    return {seed: training_path(config, run, seed) for seed in seeds}
+    paths = {seed: training_path(config, run, seed) for seed in seeds}
+    return {seed: path for seed, path in paths.items() if not config.from_reference or is_current(config, path)}
 
 
 def corpus_counts(config: Config) -> list[str]:
@@ -1423,8 +1424,48 @@ def comparison_digest(config: Config, spec: dict) -> str:
 
 
 def _existing(config: Config, paths: list[str]) -> list[str]:
-    """Of reference files those that there are: what is not among them stays an empty cell."""
-    return [path for path in paths if (config.root / path).exists()] if config.from_reference else paths
+    """Of reference files those that are there and today's: what is not among them stays an empty cell."""
+    return [path for path in paths if is_current(config, path)] if config.from_reference else paths
+
+
+def is_current(config: Config, path: str | Path) -> bool:
+    """Is this reference file there, and of the run, recipe and task that the configuration has today?"""
+    file = config.root / path
+    kind = next(part for part in reversed(file.parts) if part in ("scores", "trainings", "corpus"))
+    if kind == "corpus" or not file.is_file():
+        return file.is_file()
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        said = [content["run_hash"], *([content["task_version"]] if kind == "scores" else [])]
+    except (ValueError, TypeError, KeyError):
+        return True  # whoever reads it says what is wrong
+    if kind == "trainings":
+        return said == [_hash_of(config, file.parent.name)[:16]]
+    run, task, job = file.parts[-4:-1]
+    recipes = file.parents[5] / f"recipes/{config.scale_name}.json"
+    said.append(_reference_recipes(recipes, recipes.stat().st_mtime_ns).get(recipe_key(config, run, task, job)))
+    today = (score_hash(config, run, task, job), config.tasks[task]["version"], recipe_digest(config, run, task, job))
+    return said == [*today]
+
+
+def score_hash(config: Config, run: str, task: str, job: str) -> str:
+    """The run_hash that a score has: of the run, or of the translation model that is made of it."""
+    translates = config.tasks[task]["kind"] == "translation"
+    return run_hash(resolve_translator(config, run, task, job) if translates else resolve_run(config, run))[:16]
+
+
+def recipe_key(config: Config, run: str, task: str, job: str) -> str:
+    return f"{task}/{job}/{recipe_of(config, run)}"
+
+
+def recipe_digest(config: Config, run: str, task: str, job: str) -> str:
+    return digest(resolve_recipe(config, task, job, recipe_of(config, run)))[:16]
+
+
+@cache
+def _reference_recipes(path: Path, changed: int) -> dict[str, str]:
+    """Which recipe stands behind the reference scores: `task/setting/recipe` -> its digest."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def score_paths(config: Config, spec: dict) -> list[str]:

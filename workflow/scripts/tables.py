@@ -412,7 +412,8 @@ def load_context(
             for run, task, setting in sorted(keys)
             for seed in plan.seeds_of(config, run)
         ]
-        return [path for path in paths if path.exists()] if config.from_reference else paths
+        kept = {(*path.parts[-4:-1], path.name) for path in map(Path, plan.score_paths(config, spec))}
+        return [path for path in paths if (*path.parts[-4:-1], path.name) in kept] if config.from_reference else paths
 
     context = Context(
         scale=scale,
