@@ -21,6 +21,7 @@ import pytest
 import browser
 import html_tables
 import made_up
+import plan
 from test_dag import copy_tree, snakemake
 
 pytestmark = pytest.mark.dag
@@ -46,6 +47,21 @@ def training(run: str, seed: int) -> dict:
     return {"run": run, "seed": seed, "scale": "mini", "run_hash": "x", "cost": cost, "curves": curves}
 
 
+def hash_of_run(tree: Path, run: str) -> str:
+    return plan.run_hash(plan.resolve_run(plan.load_config(tree, {"scale": "mini"}), run))[:16]
+
+
+def make_current(tree: Path) -> None:
+    """The made-up scores become those of the configuration: of another they would not be read."""
+    config, recipes = plan.load_config(tree, {"scale": "mini", "runs": "all"}), {}
+    for path in (tree / "reference/scores/mini").rglob("seed-*.json"):
+        run, task, setting = path.parts[-4:-1]
+        about = {"run_hash": plan.score_hash(config, run, task, setting), "task_version": config.tasks[task]["version"]}
+        path.write_text(json.dumps(json.loads(path.read_text()) | about))
+        recipes[plan.recipe_key(config, run, task, setting)] = plan.recipe_digest(config, run, task, setting)
+    (tree / "reference/recipes/mini.json").write_text(json.dumps(recipes))
+
+
 @pytest.fixture(scope="module")
 def tree(repository, tmp_path_factory) -> Path:
     """The whole way of `--config scores_from=reference`, with made-up scores in place of the repository's."""
@@ -53,12 +69,13 @@ def tree(repository, tmp_path_factory) -> Path:
     for kind in ("scores", "trainings", "corpus"):
         shutil.rmtree(tree / "reference" / kind, ignore_errors=True)
     made_up.write_all(tree / "reference/scores/mini")
+    make_current(tree)
     (tree / "reference/scores/mini" / LOST).unlink()  # a seed whose training diverged
     for run in ("xlm-r", "xlm"):
         for seed in (1, 2):
             path = tree / f"reference/trainings/mini/{run}/seed-{seed}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(training(run, seed)))
+            path.write_text(json.dumps(training(run, seed) | {"run_hash": hash_of_run(tree, run)}))
     formats = [f"results/tables/{item}.{kind}" for item in ITEMS[:4] for kind in ("csv", "md")]
     snakemake(tree, "--cores", "2", *SETTINGS, "--", *PAGES, "pages", "scores", *formats)
     return tree
