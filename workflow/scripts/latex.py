@@ -1,5 +1,7 @@
 """LaTeX text: escaping, and nothing that a plain pdflatex with T1 fonts cannot set."""
 
+from collections.abc import Iterable
+
 from errors import UserError
 
 SPECIALS = {
@@ -60,3 +62,16 @@ def escape(text: str) -> str:
 def code(text: str) -> str:
     """A name from config (run, file) in typewriter; long paths may break after a slash."""
     return r"\texttt{" + escape(text).replace("/", r"/\allowbreak{}") + "}"
+
+
+def longtable(layout: str, title: str, again: str, header: str, body: Iterable[str]) -> list[str]:
+    """The lines of a table that may go over pages: a title on the first, `again` on the others, the header on all."""
+    head = [r"\toprule", header, r"\midrule"]
+    return [
+        rf"\begin{{longtable}}{{{layout}}}",
+        *(title, *head, r"\endfirsthead"),
+        *(again, *head, r"\endhead"),
+        *(r"\bottomrule", r"\endlastfoot"),
+        *body,
+        r"\end{longtable}",
+    ]

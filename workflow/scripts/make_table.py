@@ -460,23 +460,7 @@ def render_latex(table: Table) -> str:
         width = len(panel.columns) * (2 if side and table.has_published else 1) + (2 if side else 1)
         again = rf"\multicolumn{{{width}}}{{l}}{{\itshape {latex.escape(name)}, continued}} \\"
         title = rf"\caption{{{' '.join(caption)}}}\label{{{label(spec)}}}\\" if number == 0 else again
-        tables += [
-            rf"\begin{{longtable}}{{{layout}}}",
-            title,
-            r"\toprule",
-            header,
-            r"\midrule",
-            r"\endfirsthead",
-            again,
-            r"\toprule",
-            header,
-            r"\midrule",
-            r"\endhead",
-            r"\bottomrule",
-            r"\endlastfoot",
-            *body,
-            r"\end{longtable}",
-        ]
+        tables += latex.longtable(layout, title, again, header, body)
     below = []
     if table.has_published and not side:
         below.append(r"Plain lines: published. Shaded lines: reproduced, with the name of the run.")
