@@ -8,6 +8,7 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
+import allocation
 import plan
 from errors import UserError
 
@@ -95,19 +96,64 @@ def resource(rule, key, default):
     return PLAN.scale.get("resources", {}).get(rule, {}).get(key, default)
 
 
-def gpu_resources(rule):
+def most_of(rule):
+    """The most that a training of this rule may have."""
+    defaults = {"gpu": 0, "nodes": 1, "threads": 1, "mem_mb": 4000, "runtime": 120}
+    return allocation.Allocation(
+        **{key: resource(rule, key, default) for key, default in defaults.items()}
+    )
+
+
+def allocated(rule, wildcards):
+    """What one training is given of that. On the generated world all are short: who names nodes for them wants them."""
+    if WORLD:
+        return most_of(rule)
+    if rule == "pretrain":
+        run = plan.resolve_run(PLAN, wildcards.run)
+    else:
+        run = plan.resolve_translator(
+            PLAN, wildcards.run, wildcards.task, wildcards.setting
+        )
+    return allocation.allocate(run, most_of(rule))
+
+
+def of_training(rule, key):
+    def number(wildcards):
+        return getattr(allocated(rule, wildcards), key)
+
+    return number
+
+
+def slurm_wants(gpu, nodes):
     """Slurm's wants for a GPU job: one node by gpu and nodes; several by mpi, with the counts on the job's own srun."""
-    gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
-    if gpu == 0:
+    if gpu == 0 and nodes == 1:
         return {}
     if nodes == 1:
         return {"gpu": gpu, "nodes": 1}
+    gpus = f"--gpus-per-node={gpu} " if gpu else ""
     return {
         "mpi": "srun",
         "nodes": nodes,
         "tasks": nodes,
-        "slurm_extra": f"--gpus-per-node={gpu} --ntasks-per-node=1",
+        "slurm_extra": f"{gpus}--ntasks-per-node=1",
     }
+
+
+def gpu_resources(rule):
+    return slurm_wants(resource(rule, "gpu", 0), resource(rule, "nodes", 1))
+
+
+def training_resources(rule):
+    """The same, by the size of each training; what a job does not want is None and left out."""
+
+    def want(key):
+        def value(wildcards):
+            own = allocated(rule, wildcards)
+            return slurm_wants(own.gpu, own.nodes).get(key)
+
+        return value
+
+    return {key: want(key) for key in ("gpu", "nodes", "mpi", "tasks", "slurm_extra")}
 
 
 # --- where and how, never what ---------------------------------------------------------------------------------------
@@ -174,23 +220,43 @@ def launcher(rule):
     """How training is started: plainly, by torchrun on one node, or by one torchrun per node."""
 
     def command(wildcards, resources):
-        gpu, nodes = resource(rule, "gpu", 0), resource(rule, "nodes", 1)
-        if nodes > 1:
-            threads = resource(rule, "threads", 1)
+        own = allocated(rule, wildcards)
+        if own.nodes > 1:
             return (
-                f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task={threads} "
-                f"bash workflow/scripts/launch_node.sh {gpu}"
+                f"srun --nodes={own.nodes} --ntasks={own.nodes} --ntasks-per-node=1 --cpus-per-task={own.threads} "
+                f"bash workflow/scripts/launch_node.sh {max(1, own.gpu)}"
             )
-        return f"torchrun --standalone --nproc-per-node={gpu}" if gpu > 1 else "python"
+        if own.gpu > 1:
+            return f"torchrun --standalone --nproc-per-node={own.gpu}"
+        return "python"
 
     return command
 
 
 def processes(rule):
     def number(wildcards, resources):
-        return max(1, resource(rule, "gpu", 0)) * resource(rule, "nodes", 1)
+        return allocated(rule, wildcards).processes
 
     return number
+
+
+def process_threads(rule):
+    """CPU threads of each process: those of a node are shared by its GPUs."""
+
+    def number(wildcards, resources):
+        return allocated(rule, wildcards).threads_per_process
+
+    return number
+
+
+def time_budget(wildcards, resources):
+    """In a cluster's job: the seconds after which a training saves and ends, to go on in the next job. Its runtime less a
+    sixth, at most ten minutes, for starting and saving: Slurm's own end comes with half a minute's notice.
+    """
+    if not workflow.remote_exec:
+        return ""
+    seconds = 60 * resources.runtime
+    return f"--budget {seconds - min(600, seconds // 6)}"
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

@@ -76,20 +76,23 @@ rule pretrain:
     priority: 10
     conda:
         "../../envs/torch.yaml"
-    threads: resource("pretrain", "threads", 1)
+    threads: of_training("pretrain", "threads")
     resources:
-        **gpu_resources("pretrain"),
-        mem_mb=resource("pretrain", "mem_mb", 4000),
-        runtime=resource("pretrain", "runtime", 120),
+        **training_resources("pretrain"),
+        mem_mb=of_training("pretrain", "mem_mb"),
+        runtime=of_training("pretrain", "runtime"),
     params:
         launcher=launcher("pretrain"),
         processes=processes("pretrain"),
+        threads=process_threads("pretrain"),
+        budget=time_budget,
         shards=shards_root,
         initial=initial_option,
     shell:
-        "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
-        "--shards {params.shards} --vocabulary {input.vocabulary} {params.initial} --seed {wildcards.seed} --threads {threads} "
-        "--world-size {params.processes} --out {output.model} --log-json {output.train} --cost {output.cost} > {log} 2>&1"
+        "export OMP_NUM_THREADS={params.threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
+        "--shards {params.shards} --vocabulary {input.vocabulary} {params.initial} --seed {wildcards.seed} "
+        "--threads {params.threads} --world-size {params.processes} {params.budget} --out {output.model} "
+        "--log-json {output.train} --cost {output.cost} > {log} 2>&1"
 
 
 # What stays of a pre-training for tables, figures, claims and the report: its cost and its curves in short.

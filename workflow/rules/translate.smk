@@ -85,20 +85,22 @@ rule train_translator:
     priority: 5
     conda:
         "../../envs/torch.yaml"
-    threads: resource("train_translator", "threads", 1)
+    threads: of_training("train_translator", "threads")
     resources:
-        **gpu_resources("train_translator"),
-        mem_mb=resource("train_translator", "mem_mb", 4000),
-        runtime=resource("train_translator", "runtime", 120),
+        **training_resources("train_translator"),
+        mem_mb=of_training("train_translator", "mem_mb"),
+        runtime=of_training("train_translator", "runtime"),
     params:
         launcher=launcher("train_translator"),
         processes=processes("train_translator"),
+        threads=process_threads("train_translator"),
+        budget=time_budget,
         shards=shards_root,
     shell:
-        "export OMP_NUM_THREADS={threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
+        "export OMP_NUM_THREADS={params.threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
         "--shards {params.shards} --vocabulary {input.vocabulary} --init {input.initial} --seed {wildcards.seed} "
-        "--threads {threads} --world-size {params.processes} --out {output.model} --log-json {output.train} "
-        "--cost {output.cost} --snapshots {output.snapshots} > {log} 2>&1"
+        "--threads {params.threads} --world-size {params.processes} {params.budget} --out {output.model} "
+        "--log-json {output.train} --cost {output.cost} --snapshots {output.snapshots} > {log} 2>&1"
 
 
 # Alone reads the snapshots, which go when it has: at the paper's sizes those of one model are some 50 GB.

@@ -2,8 +2,8 @@
 
 Reads a resolved run, its sampling plan, the shards and the vocabulary. Writes the final weights, a JSON-lines log and
 the cost. Checkpoints lie in --state under a key of run, data and seed, so a changed run never continues an old one.
-SIGTERM and SIGUSR1 save a checkpoint and end with status 75. Works under torchrun; the result does not depend on the
-number of processes, nor on batch.device_rows.
+SIGTERM, SIGUSR1 and the end of --budget save a checkpoint and end with status 75. Works under torchrun; the result does
+not depend on the number of processes, nor on batch.device_rows.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import math
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -436,6 +437,9 @@ def start_objectives(model: nn.Module, run: RunConfig, mixtures: list[Mixture], 
 def pretrain(arguments: argparse.Namespace) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
+    if arguments.budget:
+        signal.signal(signal.SIGALRM, stop.note)
+        signal.setitimer(signal.ITIMER_REAL, arguments.budget)
     run = load_run(arguments.run_file)
     tokenizer = Tokenizer(arguments.vocabulary)
     vocabulary_sha256 = sha256_of(arguments.vocabulary)
@@ -684,6 +688,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, help="folder of checkpoints (default: state/ beside --out)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--world-size", type=int, help="stop before step 0 unless this many processes were started")
+    parser.add_argument("--budget", type=float, help="seconds after which to save and end, as when told to stop")
     parser.set_defaults(snapshots=None)
     return parser
 

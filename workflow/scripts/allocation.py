@@ -1,0 +1,69 @@
+"""What a training is given of a cluster, by its own size and within what its scale allows.
+
+A scale's `resources` describe the largest job: `gpu`, `threads` and `mem_mb` of a node, the most `nodes`, the longest
+`runtime`. Where it allows several nodes, a short training takes fewer, and one of a few GPU-hours a single GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Half of what bf16 training does on an H100 or H200, so that a slower card or a long context is still within the time.
+SUSTAINED = 2e14  # floating-point operations per second and GPU
+WANTED = 2 * 86400  # seconds that a training may take before it is given twice as many nodes
+SMALL = 4 * 3600  # seconds on one GPU below which a training takes no more than that GPU
+VOCABULARY = 250_002  # of the downloaded vocabulary; where one is trained, no job is given several nodes
+START = 30  # minutes that every job is given beside its estimate: starting, and saving at the end
+
+
+@dataclass(frozen=True)
+class Allocation:
+    gpu: int  # per node; 0: a CPU job
+    nodes: int
+    threads: int  # per node
+    mem_mb: int  # per node
+    runtime: int  # minutes of one job; what is longer goes on in the next one
+
+    @property
+    def processes(self) -> int:
+        return max(1, self.gpu) * self.nodes
+
+    @property
+    def threads_per_process(self) -> int:
+        return max(1, self.threads // max(1, self.gpu))
+
+
+def rough_flops(run: Mapping[str, Any]) -> float:
+    """Matrix products of a resolved run, one trained pass for each objective: good for a number of nodes, no more. What
+    a training really costs is counted in engine/cost.py."""
+    model, batch, schedule = run["model"], run["batch"], run["schedule"]
+    h, f = model["width"], model["ffn"]
+    total = 0.0
+    for objective in run.get("objectives") or ():
+        rows = objective.get("rows") or batch["rows"]
+        length = objective.get("row_length") or batch["row_length"]
+        logits = (objective.get("mask") or {}).get("rate", 0.5)  # without masks: a target of about half of the tokens
+        blocks = (model["layers"] + objective.get("options", {}).get("decoder_layers", 0)) * (8 * h * h + 4 * h * f)
+        total += 3 * rows * length * (blocks + logits * 2 * h * VOCABULARY)
+    turns = len(run.get("objectives") or ()) if schedule.get("alternate") else 1
+    return total * schedule["steps"] / max(1, turns)
+
+
+def allocate(run: Mapping[str, Any], most: Allocation) -> Allocation:
+    """What this run is given of the most that a job may have."""
+    if most.gpu == 0 or most.nodes == 1:
+        return most
+    seconds = rough_flops(run) / SUSTAINED  # on one GPU
+    if seconds < SMALL:
+        share = most.gpu
+        return Allocation(1, 1, max(1, most.threads // share), most.mem_mb // share, minutes(seconds, most))
+    nodes = 1
+    while nodes * 2 <= most.nodes and seconds / (most.gpu * nodes) > WANTED:
+        nodes *= 2  # a power of two divides the rows of a batch
+    runtime = minutes(seconds / (most.gpu * nodes), most)
+    return Allocation(most.gpu, nodes, most.threads, most.mem_mb, runtime)
+
+
+def minutes(seconds: float, most: Allocation) -> int:
+    """Twice the estimate, in whole half hours: a shorter job starts sooner."""
+    return min(most.runtime, START + 30 * -(-round(2 * seconds / 60) // 30))
