@@ -25,6 +25,7 @@ from tables import (
     Context,
     Group,
     Row,
+    Table,
     build,
     load_context,
     load_spec,
@@ -90,10 +91,12 @@ def small_spec(**changes: object) -> dict:
     return {**spec, **changes}
 
 
-def write_pair(root: Path, run: str, values: dict[int, tuple[float, ...]], languages=("en", "de")) -> None:
+def write_pair(
+    root: Path, run: str, values: dict[int, tuple[float, ...]], languages=("en", "de"), rule: str | None = None
+) -> None:
     for seed, of_seed in values.items():
         entries = [made_up.entry(code, value) for code, value in zip(languages, of_seed, strict=True)]
-        made_up.write_score(root, run, "xnli", "cross-lingual-transfer", seed, entries)
+        made_up.write_score(root, run, "xnli", "cross-lingual-transfer", seed, entries, rule=rule)
 
 
 # --- the published numbers and the specs ----------------------------------------------------------------------------
@@ -475,6 +478,28 @@ def test_a_seed_that_an_average_over_tasks_lacks_is_told(repository, scores):
         "mlqa: 1 of 2 seeds have a score; seed 2: not run, or training diverged."
     ]
     assert table.rows[0].cells[0].files == (paths[0], paths[2])
+
+
+def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
+    def row_of(values: dict[int, tuple[float, ...]], rule: str | None) -> tuple[Table, Row]:
+        write_pair(scores, "xlm-r", values, rule=rule)
+        table = build(small_spec(), made_up.make_context(repository, scores))
+        return table, next(row for row in table.rows if row.run == "xlm-r")
+
+    at_chance = {1: (90.0, 40.0), 2: (34.0, 33.0), 3: (33.4, 60.0)}  # chance is a third
+    table, row = row_of(at_chance, "en_dev")
+    words = (
+        "xnli cross-lingual-transfer: seeds 2, 3 no better than chance after fine-tuning (diverged, or nothing "
+        "learnt), and counted."
+    )
+    assert make_table.row_notes(row, table) == [words] and row.cells[0].summary.n == 3
+    for form in ("latex", "markdown", "html"):
+        assert words in make_table.RENDER[form](table)
+    # at chance in German alone: a result, not a divergence
+    table, row = row_of({1: (90.0, 20.0), 2: (34.5, 33.0), 3: (80.0, 60.0)}, "en_dev")
+    assert not make_table.row_notes(row, table)
+    table, row = row_of(at_chance, None)  # nothing was fine-tuned, so nothing diverged
+    assert not make_table.row_notes(row, table)
 
 
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):

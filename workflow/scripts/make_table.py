@@ -149,7 +149,19 @@ def row_notes(row: Row, table: Table) -> list[str]:
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
             "so both show the same scores."
         )
-    return notes + lacking_seeds(row, table)
+    return notes + lacking_seeds(row, table) + seeds_that_learnt_nothing(row)
+
+
+def seeds_that_learnt_nothing(row: Row) -> list[str]:
+    """A mean hides a seed that diverged in fine-tuning, so each is named; it counts all the same."""
+    by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for (task, setting), seeds in row.at_chance.items():
+        by_seeds.setdefault(seeds, []).append(f"{task} {setting}")
+    return [
+        f"{', '.join(dict.fromkeys(names))}: seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} no "
+        "better than chance after fine-tuning (diverged, or nothing learnt), and counted."
+        for seeds, names in by_seeds.items()
+    ]
 
 
 def lacking_seeds(row: Row, table: Table) -> list[str]:

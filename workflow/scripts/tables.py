@@ -165,6 +165,7 @@ class Row:
     expected_seeds: int = 0
     lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
+    at_chance: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     errata: list[str] = field(default_factory=list)
 
     @property
@@ -734,6 +735,8 @@ def build(spec: dict, context: Context) -> Table:
                     (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
                 }
                 for part, one in behind.items():
+                    if seeds := seeds_at_chance(part, one):
+                        row.at_chance[part.task, setting_of(part, entry)] = seeds
                     wanted = {*context.seeds(run), *one.expected_seeds}
                     row.expected_seeds = max(row.expected_seeds, len(wanted))
                     key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
@@ -775,6 +778,24 @@ def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
     values = [results.chance(code, column.metric) for code in codes if results.values(code, column.metric)]
     values = [value for value in values if value is not None]
     return statistics.fmean(values) if values else None
+
+
+NOT_LEARNT = 1.0  # points above chance
+
+
+def seeds_at_chance(column: Column, results: Results) -> tuple[int, ...]:
+    """The seeds whose fine-tuning taught nothing: in English, which all train on (or in every language, where English
+    is not among them), the score is that of chance. They count in every mean, and are told."""
+    if results.selection is None or column.less_is_better or column.reaches:
+        return ()
+    languages = results.languages(column.metric)
+    tried = [ENGLISH] if ENGLISH in languages else languages
+    learnt: set[int] = set()
+    for code in tried:
+        chance = results.chance(code, column.metric)
+        values = results.values(code, column.metric)
+        learnt |= {seed for seed, value in values.items() if chance is None or value > chance + NOT_LEARNT}
+    return tuple(sorted(set(results.by_seed) - learnt)) if tried else ()
 
 
 # --- words that all formats share -----------------------------------------------------------------------------------
