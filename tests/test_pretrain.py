@@ -40,11 +40,12 @@ def corpus(tmp_path_factory) -> Path:
     sha = sha256_of(folder / "spm.model")
     for manifest in (folder / "shards").rglob("*.json"):
         content = read_manifest(manifest) | {"vocabulary_sha256": sha, "vocabulary_size": pieces + 2}
-        manifest.write_text(json.dumps(content))
         tokens = manifest.with_suffix(".tokens.bin")
         ids = torch.frombuffer(bytearray(tokens.read_bytes()), dtype=torch.uint16).to(torch.int64)
         ids = 4 + (ids - 4) % (pieces - 4)  # into the range of the little vocabulary
         tokens.write_bytes(ids.to(torch.uint16).numpy().tobytes())
+        content["files"]["tokens"]["sha256"] = sha256_of(tokens)
+        manifest.write_text(json.dumps(content))
     write_plan(folder / "plan.tsv")
     return folder
 

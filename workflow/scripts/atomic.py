@@ -1,41 +1,116 @@
-"""Write whole files or nothing: a final path never holds a partial file."""
+"""Write whole files or nothing, and notice what was changed afterwards.
 
+A final path never holds a partial file: not after a kill, not on a full disk. JSON that becomes a number of a table
+carries a checksum of its own content, a folder a file of checksums (that of `sha256sum`), so that a byte that a disk
+changed is an error and never another number.
+"""
+
+import errno
+import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from errors import UserError
+
+CHECKSUM = "checksum"  # key of sealed JSON
+SUMS = "SHA256SUMS"  # file of a folder
+NEARLY_FULL = 1 << 16  # bytes; torch and safetensors tell a full disk in words of their own
+MENDS = {
+    errno.ENOSPC: "the disk is full; make room and run again",
+    errno.EDQUOT: "the quota of the disk is used up; make room and run again",
+    errno.EFBIG: "the file would be larger than is allowed here (ulimit -f); raise the limit and run again",
+    errno.EROFS: "the file system is read-only; mount it writable, or give another place",
+    errno.EACCES: "no permission to write there; change the permissions of the folder, or give another place",
+    errno.EPERM: "no permission to write there; change the permissions of the folder, or give another place",
+}
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What a disk refuses becomes an error with the final path and the mend."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if number := refusal(error, path.parent):
+            raise UserError(f"{path}: {MENDS[number]}. What was there is as it was") from error
+        raise
+
+
+def refusal(error: Exception, folder: Path) -> int | None:
+    """Which of MENDS an error is, if it is about this folder: an input that cannot be read is another matter."""
+    if isinstance(error, OSError):
+        elsewhere = error.filename is not None and folder not in Path(error.filename).parents
+        return error.errno if error.errno in MENDS and not elsewhere else None
+    if isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError":
+        with suppress(OSError):
+            return errno.ENOSPC if shutil.disk_usage(folder).free < NEARLY_FULL else None
+    return None
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; on success flush it to disk and rename it, on failure remove it."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
+        with told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; on success it takes the place of what is there, on failure it is removed."""
+    """Yield an empty folder beside `path`; on success it gets the checksums of its files and takes the place of what is
+    there, on failure it is removed."""
     path = Path(path)
     folder = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    before = path.with_name(f".{path.name}.{os.getpid()}.old")
+    for left in (folder, before):
+        shutil.rmtree(left, ignore_errors=True)
     try:
-        yield folder
-        shutil.rmtree(path, ignore_errors=True)
-        os.replace(folder, path)
+        with told(path):
+            folder.mkdir(parents=True)
+            yield folder
+            names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+            sums = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+            (folder / SUMS).write_text(sums, encoding="utf-8")
+            if path.exists():  # a folder that is not empty cannot be renamed over
+                os.replace(path, before)
+            os.replace(folder, path)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for left in (folder, before):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def check_folder(path: str | Path, mend: str) -> None:
+    """The files of a folder are those that atomic_folder closed it with. Older folders have no checksums."""
+    path = Path(path)
+    if not (path / SUMS).exists():
+        return
+    for line in (path / SUMS).read_bytes().decode("utf-8", "replace").splitlines():
+        known, _, name = line.partition("  ")
+        try:
+            found = sha256_of(path / name)
+        except (OSError, ValueError):
+            found = "missing"
+        if found != known:
+            raise UserError(f"{path / name}: not as it was written (sha256 is {found}, {SUMS} says {known}); {mend}")
+
+
+def sha256_of(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -46,3 +121,21 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: object) -> None:
     """Sorted keys and a final newline, so that equal values are equal bytes. NaN and infinity, no JSON, raise."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_sealed(path: str | Path, content: dict) -> None:
+    """JSON with a checksum of itself."""
+    write_json(path, content | {CHECKSUM: checksum_of(content)})
+
+
+def checksum_of(content: dict) -> str:
+    """Of what a reader understands, so a space more or less is no damage."""
+    kept = {key: value for key, value in content.items() if key != CHECKSUM}
+    text = json.dumps(kept, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_seal(content: object, path: str | Path, mend: str) -> None:
+    """Sealed content says what it said when it was written. What older versions wrote has no checksum."""
+    if isinstance(content, dict) and CHECKSUM in content and content[CHECKSUM] != checksum_of(content):
+        raise UserError(f"{path}: not as it was written (its checksum is another): a damaged disk, or an edit; {mend}")

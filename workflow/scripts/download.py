@@ -34,7 +34,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from atomic import atomic_path, write_text
+from atomic import atomic_path, sha256_of, told, write_text
 from datasets import DATASETS_TSV, Dataset, load_datasets, path_of
 from errors import UserError, run_main
 
@@ -101,11 +101,6 @@ class Source:
     given_up: bool = False
     reasons: list[str] = field(default_factory=list)
     wrong_sums: bool = False
-
-
-def sha256_of(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---------------------------------------------------------------- the lock file: sums that nobody publishes
@@ -365,7 +360,9 @@ def fetch_http(source: Source, out: Path, expected: Expected, patience: Patience
     """Download to the partial file, from where it stopped if that is safe; return it whole, with its sum."""
     assert source.url is not None
     part, state_path = part_paths(out, source.url)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with told(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
     with open(part, "ab", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

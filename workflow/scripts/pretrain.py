@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for large tensors; torch reads it once, at its first
@@ -30,12 +30,12 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from atomic import atomic_folder, atomic_path, write_json
+from atomic import atomic_folder, atomic_path, write_sealed
 from engine import cost
 from engine.admin import set_residuals
 from engine.assembly import decoder_of_veco
 from engine.attention_rules import Tokens
-from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights
+from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights, sole_use
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
 from engine.data import Mixture, Rows, Source, language_codes
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
@@ -45,7 +45,7 @@ from engine.objectives.base import Batch
 from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash
-from engine.shards import read_manifest, sha256_of
+from engine.shards import read_manifest, sha256_of, sha256_of_manifests, verify_shards
 from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 
@@ -77,6 +77,8 @@ def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
         manifests = sorted(folder.glob("*.json"), key=lambda manifest: int(manifest.stem))
         if not manifests:
             raise UserError(f"{folder}: no shards, but {path} names them; run encode_corpus first")
+        if row.get("sha256", found := sha256_of_manifests(manifests)) != found:
+            raise UserError(f"{folder}: not the shards that {path} was made for; delete the plan and make it again")
         source = Source(row["kind"], row["corpus"], row["name"], float(row["q"]), tuple(manifests))
         sources[source.kind].append(source)
     return sources, content_hash(text)
@@ -435,6 +437,11 @@ def start_objectives(model: nn.Module, run: RunConfig, mixtures: list[Mixture], 
 
 
 def pretrain(arguments: argparse.Namespace) -> int:
+    with ExitStack() as held:  # until the end, whatever that is
+        return pretrain_alone(arguments, held)
+
+
+def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
     if arguments.budget:
@@ -448,6 +455,8 @@ def pretrain(arguments: argparse.Namespace) -> int:
     sources["bitext"] = first_pairs(sources["bitext"], run.data.get("bitext", {}).get("limit"))
     run = tell_sources(run, sources)
     seed = arguments.seed
+    manifests = [path for own in sources.values() for source in own for path in source.manifests]
+    verify_shards(manifests, ranks.rank, ranks.world_size)
 
     torch.manual_seed(stable_hash(seed, "init"))
     model = PretrainingModel(run)
@@ -470,7 +479,11 @@ def pretrain(arguments: argparse.Namespace) -> int:
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
 
     folder = (arguments.state or arguments.out.parent / "state") / content_hash([run.run_hash, data_hash, seed])
+    if ranks.rank == 0:
+        held.enter_context(sole_use(folder))
+    ranks.sum([0.0])  # nobody looks before that
     saved = load_state(folder)
+    agree_on_step(saved, ranks, folder)
     step, seconds_before, totals = 0, 0.0, {}
     optimizer = new_optimizer(model, run, frozen, step + 1)
     print_plan(run, model, mixtures, ranks)
@@ -541,6 +554,17 @@ def pretrain(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def agree_on_step(saved: dict | None, ranks: Ranks, folder: Path) -> None:
+    """Every rank continues from the same checkpoint: a file system may show a new one on one node before another."""
+    step = saved["step"] if saved else 0
+    steps = ranks.sum([float(step) if rank == ranks.rank else 0.0 for rank in range(ranks.world_size)])
+    if len(set(steps)) > 1:
+        raise UserError(
+            f"{folder}: the ranks find checkpoints of steps {', '.join(f'{step:.0f}' for step in steps)}; the file "
+            "system has not shown the newest to every node yet: run again"
+        )
+
+
 def finish(
     arguments: argparse.Namespace,
     run: RunConfig,
@@ -561,7 +585,7 @@ def finish(
     seen = seen_over(run, totals)
     by_objective = cost.flops(run, seen)
     flops = sum(own["ours"] for own in by_objective.values())
-    write_json(
+    write_sealed(
         arguments.cost,
         {
             "run": run.name,
@@ -578,6 +602,7 @@ def finish(
             "device": torch.cuda.get_device_name() if ranks.device.type == "cuda" else platform.machine(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            "log_sha256": sha256_of(log),
         },
     )
     kept = {name: tensor for name, tensor in weights.items() if name.split(".")[0] not in left_out}

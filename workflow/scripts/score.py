@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-from atomic import write_json
+from atomic import check_folder, write_sealed
 from datasets import DATASETS_TSV
 from engine import bleu
 from engine.alignments import Alignment, diagonal_chance
@@ -36,7 +36,7 @@ FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", 
 
 def main() -> None:
     args = parse_arguments()
-    write_json(args.out, score_folder(args) if args.recipe else score_file(args))
+    write_sealed(args.out, score_folder(args) if args.recipe else score_file(args))
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -157,6 +157,7 @@ def read_description(folder: Path, recipe) -> dict:
             raise UserError(
                 f"{path}, {key}: {described.get(key)!r}, but the recipe asks for {expected!r}; predict again"
             )
+    check_folder(folder, "delete the folder and predict again")
     return described
 
 

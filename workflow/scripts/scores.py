@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from atomic import check_seal
 from errors import UserError
 
 SEED_FILE = re.compile(r"seed-(\d+)\.json")
@@ -105,6 +106,7 @@ def read_content(path: Path, scale: str | None) -> dict:
         ) from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected one JSON object; delete the file and score again")
+    check_seal(content, path, "delete the file and score again")
     missing = [key for key in REQUIRED if key not in content]
     if missing:
         raise UserError(f"{path}: key {missing[0]!r} is missing; delete the file and score again")

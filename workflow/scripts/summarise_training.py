@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from atomic import write_json
+from atomic import CHECKSUM, check_seal, sha256_of, write_sealed
 from errors import UserError, run_main
 from plan import run_hash
 from trainings import read_log, shortened, signals
@@ -20,6 +20,11 @@ def summarise(run_file: Path, cost_file: Path, log: Path, seed: int, scale: str)
         cost = json.loads(cost_file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{cost_file}: not JSON ({error}); delete the run's weights and train again") from None
+    mend = "delete the run's weights and train again"
+    check_seal(cost, cost_file, mend)
+    if cost.pop("log_sha256", own := sha256_of(log)) != own:
+        raise UserError(f"{log}: not the log that {cost_file} was written with: a damaged disk, or an edit; {mend}")
+    cost.pop(CHECKSUM, None)
     curves = {name: shortened(points) for name, points in signals(read_log(log)).items()}
     found = {"run": run["name"], "seed": seed, "scale": scale, "run_hash": run_hash(run)[:16]}
     return {**found, "cost": cost, "curves": curves}
@@ -34,7 +39,7 @@ def main() -> None:
     parser.add_argument("--scale", required=True, help="name of config/scales, for example mini")
     parser.add_argument("--out", required=True, type=Path, help="JSON to write")
     args = parser.parse_args()
-    write_json(args.out, summarise(args.run_file, args.cost, args.log_json, args.seed, args.scale))
+    write_sealed(args.out, summarise(args.run_file, args.cost, args.log_json, args.seed, args.scale))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
+from atomic import check_seal
 from errors import UserError
 from scores import SEED_FILE, is_number, refuse_constant
 
@@ -70,6 +71,7 @@ def read_training(path: Path, scale: str | None = None) -> Training:
         raise UserError(f"{path}: no such file; run the job summarise_training of its run") from None
     except ValueError as error:
         raise UserError(f"{path}: not a usable summary ({error}); delete it and let it be written again") from None
+    check_seal(content, path, "delete it and let it be written again")
     match = SEED_FILE.fullmatch(path.name)
     expected = {"run": path.parent.name, "seed": int(match[1]) if match else None}
     expected |= {} if scale is None else {"scale": scale}

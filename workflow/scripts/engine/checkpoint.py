@@ -1,8 +1,20 @@
-"""Weights for others (safetensors that describe themselves) and resumable state for ourselves."""
+"""Weights for others (safetensors that describe themselves) and resumable state for ourselves.
 
+Both carry a sha256 of their own bytes, weights in their header and states in their name: neither format notices a
+changed byte by itself.
+"""
+
+import errno
+import fcntl
+import hashlib
 import json
 import os
+import platform
+import re
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,10 +23,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from atomic import atomic_path
+from atomic import atomic_path, sha256_of, told
 from engine.model import Encoder, ModelConfig
 from errors import UserError
 from typed import build
+
+SHA256 = "sha256"  # key of the metadata
+UNKNOWN = "0" * 64  # in its place while the file is summed up
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def save_weights(path: str | Path, weights: nn.Module | dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -22,12 +38,13 @@ def save_weights(path: str | Path, weights: nn.Module | dict[str, Tensor], metad
     state = weights.state_dict() if isinstance(weights, nn.Module) else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(state.items())}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
-        sort_header(temporary)
+        save_file(tensors, temporary, metadata=metadata | {SHA256: UNKNOWN})
+        finish_header(temporary)
 
 
-def sort_header(path: Path) -> None:
-    """safetensors writes its metadata in a random order; sort it in place, so that equal weights are equal bytes."""
+def finish_header(path: Path) -> None:
+    """safetensors writes its metadata in a random order; sort it in place, so that equal weights are equal bytes, and
+    write the sum of everything over the zeros that stand for it."""
     with open(path, "r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
@@ -35,15 +52,37 @@ def sort_header(path: Path) -> None:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         file.seek(8)
         file.write(text.ljust(size))  # the same entries, so never longer than they were
+        file.seek(0)
+        sum_ = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(8)
+        file.write(text.replace(UNKNOWN.encode(), sum_.encode(), 1))
+
+
+def check_sum(path: str | Path, known: str) -> None:
+    with open(path, "rb") as file:
+        start = file.read(8)
+        header = file.read(int.from_bytes(start, "little"))
+        digest = hashlib.sha256(start + header.replace(known.encode(), UNKNOWN.encode(), 1))
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    if digest.hexdigest() != known:
+        raise UserError(
+            f"{path}: not as it was written (sha256 is {digest.hexdigest()}, its header says {known}); "
+            "delete it and make it again"
+        )
 
 
 def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata, all bytes checked. Older files have no sum."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            metadata = file.metadata() or {}
+            if known := metadata.pop(SHA256, None):
+                check_sum(path, known)
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
     except FileNotFoundError:
         raise UserError(f"{path}: no such weights file") from None
-    except SafetensorError as error:
+    except (SafetensorError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error}); delete it and make it again") from None
 
 
@@ -67,6 +106,64 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, str]]:
     return encoder, metadata
 
 
+# Resumable state: <folder>/step-<number>-<sha256, first half>.pt
+
+
+@contextmanager
+def sole_use(folder: Path, wait: float = 120.0) -> Iterator[None]:
+    """One training at a time in a state folder: two would mix their logs and take away each other's checkpoints.
+
+    The kernel frees the lock when its holder dies, however it dies. A job that was told to stop may still be saving
+    while the next one starts, so there is some patience.
+    """
+    path = folder.with_name(f"{folder.name}.lock")
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    deadline = time.monotonic() + wait
+    waiting = False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            if time.monotonic() >= deadline:
+                handle.close()
+                raise UserError(
+                    f"{folder}: {holder} is training this run with this seed; wait for it, or end it and run again"
+                ) from None
+            if not waiting:
+                print(f"{folder}: {holder} is at work here; waiting up to {wait:.0f} s", file=sys.stderr, flush=True)
+            waiting = True
+            time.sleep(0.2)
+            continue
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            print(f"warning: {path}: this file system knows no locks; start this run only once", file=sys.stderr)
+        if is_at(handle.fileno(), path):
+            break
+        handle.close()  # its holder ended and took the file away
+        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    try:
+        handle.truncate(0)
+        job = os.environ.get("SLURM_JOB_ID")
+        handle.write(f"process {os.getpid()} on {platform.node()}{f' (Slurm job {job})' if job else ''}\n")
+        handle.flush()
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        handle.close()
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def state_files(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     return sorted(folder.glob("step-*.pt"), reverse=True)
@@ -74,9 +171,12 @@ def state_files(folder: Path) -> list[Path]:
 
 def save_state(folder: Path, step: int, state: dict, keep: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / f"step-{step:09d}.pt") as temporary:
+    unnamed = folder / f"step-{step:09d}.unnamed"
+    with atomic_path(unnamed) as temporary:
         torch.save(state, temporary)
-    sync_folder(folder)
+    with told(unnamed):
+        os.replace(unnamed, folder / f"step-{step:09d}-{sha256_of(unnamed)[:32]}.pt")
+        sync_folder(folder)
     for old in state_files(folder)[keep:]:
         old.unlink()
 
@@ -85,10 +185,14 @@ def load_state(folder: Path) -> dict | None:
     """The newest readable checkpoint; an unreadable one is set aside with a warning and the one before it is used."""
     for path in state_files(folder):
         try:
+            known = re.search("-([0-9a-f]{32})$", path.stem)  # older ones have no sum in their name
+            if known and not sha256_of(path).startswith(known[1]):
+                raise ValueError("its bytes are not those that were written")
             return torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             print(f"warning: {path} cannot be read ({error}); trying the checkpoint before it", file=sys.stderr)
-            path.rename(path.with_suffix(".unreadable"))
+            with suppress(FileNotFoundError):  # another rank was faster
+                path.rename(path.with_suffix(".unreadable"))
     return None
 
 

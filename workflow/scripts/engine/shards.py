@@ -258,6 +258,21 @@ class Shards:
         return out, offsets
 
 
+def verify_shards(manifests: Iterable[str | Path], rank: int = 0, ranks: int = 1) -> None:
+    """Read every byte of these shards against their manifests, each shard on one rank: what a training does before its
+    first step, since a changed byte is a valid token."""
+    for path in sorted(set(map(str, manifests)))[rank::ranks]:
+        open_shard(path, verify=True)
+
+
+def sha256_of_manifests(manifests: Iterable[str | Path]) -> str:
+    """What a sampling plan says of a source."""
+    digest = hashlib.sha256()
+    for path in manifests:
+        digest.update(Path(path).read_bytes())
+    return digest.hexdigest()
+
+
 def open_shards(paths: Sequence[str | Path], vocabulary_sha256: str | None = None, verify: bool = False) -> Shards:
     """Open shards by their manifests; all must have the same kind and vocabulary."""
     shards = [open_shard(path, vocabulary_sha256, verify) for path in paths]
