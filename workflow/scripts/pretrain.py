@@ -19,11 +19,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for large tensors; torch reads it once, at its first
+# of a GPU: logits are of another size each time, and would leave holes between them
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np
 import torch
@@ -33,15 +35,18 @@ from torch import Tensor, nn
 from atomic import atomic_folder, atomic_path, write_sealed
 from engine import cost
 from engine.admin import set_residuals
+from engine.ahead import ahead
 from engine.assembly import decoder_of_veco
+from engine.attention import has_flash_attention
 from engine.attention_rules import Tokens
 from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights, sole_use
+from engine.compiling import compile_parts
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
 from engine.data import Mixture, Rows, Source, language_codes
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
-from engine.objectives.base import Batch
+from engine.objectives.base import Batch, Number, whole_width
 from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash
@@ -51,6 +56,8 @@ from errors import UserError, run_main
 
 LOG_EVERY = 10  # steps
 PROGRESS_SECONDS = 5
+TILE = 64  # columns of a row, on a GPU
+LEAST_HEAD = 16  # what FlexAttention's kernels take
 COUNTED = tuple(field.name for field in dataclasses.fields(cost.Seen))  # summed over the run, per objective
 
 
@@ -149,17 +156,38 @@ def reserved_share(objective: ObjectiveConfig) -> float:
 
 
 def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks: Ranks, step: int = 1) -> list[Batch]:
-    """Corrupt all rows of this rank, then cut them into forward passes."""
+    """Corrupt all rows of this rank, then cut them into forward passes, on the device of the rank."""
+    return on_device(host_batches(rows, objective, run, ranks, step), ranks)
+
+
+def on_device(batches: list[Batch], ranks: Ranks) -> list[Batch]:
+    return batches if ranks.device.type == "cpu" else [batch.to(ranks.device) for batch in batches]
+
+
+def masks_of(run: RunConfig, device: torch.device) -> str:
+    """The fastest that computes what the run asks for; see engine/masks.py."""
+    model = run.model
+    if device.type == "cpu":
+        return "dense"
+    if model.attention_dropout == 0 and model.width // model.heads >= LEAST_HEAD:
+        return "blocks"
+    flash = run.precision == "bf16" and not model.relative_bias and has_flash_attention(device)
+    return "segments" if flash else "dense"
+
+
+def host_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks: Ranks, step: int = 1) -> list[Batch]:
+    """The same on the host, in pinned memory where a GPU is to read it."""
     seen, selected = OBJECTIVES[objective.name].corrupt(rows, objective, run.model.vocabulary)
-    flexible = ranks.device.type == "cuda" and run.model.attention_dropout == 0
+    on_gpu = ranks.device.type == "cuda"
+    tile, masks = TILE if on_gpu else 1, masks_of(run, ranks.device)
     batches = []
     for first in range(0, len(seen), run.batch.device_rows):
         part = slice(first, first + run.batch.device_rows)
         used = np.flatnonzero((rows.document[part] >= 0).any(0))
-        width = int(used[-1]) + 1 if len(used) else 1
+        width = whole_width(int(used[-1]) + 1 if len(used) else 1, tile, seen.shape[1])
 
         def put(array: np.ndarray, part: slice = part, width: int = width) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array[part, :width])).to(ranks.device)
+            return torch.from_numpy(np.ascontiguousarray(array[part, :width]))
 
         arrays = (rows.document, rows.side, selected, rows.position, rows.language)
         batches.append(
@@ -169,16 +197,17 @@ def micro_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks:
                 fields=Tokens(*map(put, arrays)),
                 offset=put(rows.offset),
                 key=put(rows.key.view(np.int64)),
-                row=torch.arange(len(seen), device=ranks.device)[part] * ranks.world_size + ranks.rank,
+                row=torch.arange(len(seen))[part] * ranks.world_size + ranks.rank,
                 objective=objective,
                 step=step,
                 steps=run.schedule.steps,
                 warmup_steps=run.schedule.warmup_steps,
                 first_phase=in_first_phase(run, step),
-                block_masks=flexible,
+                masks=masks,
+                tile=tile,
             )
         )
-    return batches
+    return [batch.pinned() for batch in batches] if on_gpu else batches
 
 
 def in_first_phase(run: RunConfig, step: int) -> bool:
@@ -190,25 +219,67 @@ def next_batches(run: RunConfig, objective: ObjectiveConfig, mixture: Mixture, r
     return micro_batches(rows, objective, run, ranks, step)
 
 
-def train_step(
-    model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int, seed: int
-) -> tuple[dict[str, float], list[tuple[ObjectiveConfig, list[Batch]]]]:
-    """Gradients of one optimiser step: per objective, the mean over all its predictions of the step, on all ranks."""
-    signals: dict[str, float] = {}
-    done = []
-    # dropout depends on the seed, the step and the rank, so that a resumed run draws what it would have drawn
-    torch.manual_seed(stable_hash(run.run_hash, "dropout", seed, step, ranks.rank))
+@dataclasses.dataclass
+class Part:
+    """The rows of one objective in a step, on the host."""
+
+    objective: ObjectiveConfig
+    batches: list[Batch]
+    slots: int  # of all ranks
+
+
+@dataclasses.dataclass
+class Given:
+    """What a step learns from. Everything that depends on data alone, so it can be made before its turn."""
+
+    step: int
+    parts: list[Part]
+    data: list[dict]  # where the mixtures stand behind it: what a checkpoint of this step says
+
+
+def give(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int) -> Given:
+    parts = []
     for number, (objective, mixture) in enumerate(zip(run.objectives, mixtures, strict=True)):
         if run.schedule.alternate and (step - 1) % len(run.objectives) != number:
             continue
-        batches = next_batches(run, objective, mixture, ranks, step)
-        signals |= backward(model, run, objective, batches, ranks)
-        tokens, items, attended = ranks.sum([sum(one) for one in zip(*map(seen_in, batches), strict=True)])
-        slots = mixture.rows * mixture.row_length
-        own = {"tokens": tokens, "items": items, "attended": attended, "padding": 1 - tokens / slots}
-        signals |= {f"{objective.name}/{name}": value for name, value in own.items()}
-        done.append((objective, batches))
-    return signals, done
+        rows = mixture.assemble(mixture.next_layout(), ranks.rank, ranks.world_size)
+        batches = host_batches(rows, objective, run, ranks, step)
+        parts.append(Part(objective, batches, mixture.rows * mixture.row_length))
+    return Given(step, parts, [mixture.state() for mixture in mixtures])
+
+
+def give_all(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, first: int) -> Iterator[Given]:
+    if ranks.device.type == "cuda":
+        torch.cuda.set_device(ranks.device)  # of this thread, which may be another one
+    for step in range(first, run.schedule.steps + 1):
+        yield give(run, mixtures, ranks, step)
+
+
+def train_step(
+    model: nn.Module, run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int, seed: int
+) -> tuple[dict[str, float], list[tuple[ObjectiveConfig, list[Batch]]]]:
+    """Gradients of one optimiser step, with its rows and its signals."""
+    readings, done = learn(model, run, give(run, mixtures, ranks, step), ranks, seed)
+    return read(readings, ranks)[0], done
+
+
+def learn(
+    model: nn.Module, run: RunConfig, given: Given, ranks: Ranks, seed: int
+) -> tuple[list["Readings"], list[tuple[ObjectiveConfig, list[Batch]]]]:
+    """Gradients of one optimiser step: per objective, the mean over all its predictions of the step, on all ranks."""
+    readings, done = [], []
+    # dropout depends on the seed, the step and the rank, so that a resumed run draws what it would have drawn
+    torch.manual_seed(stable_hash(run.run_hash, "dropout", seed, given.step, ranks.rank))
+    for part in given.parts:
+        batches = on_device(part.batches, ranks)
+        own = accumulate(model, run, part.objective, batches, ranks)
+        tokens, items, attended = ranks.sum(
+            [sum(one) for one in zip(*(seen_in(batch.host) for batch in batches), strict=True)]
+        )
+        own.known = {"tokens": tokens, "items": items, "attended": attended, "padding": 1 - tokens / part.slots}
+        readings.append(own)
+        done.append((part.objective, batches))
+    return readings, done
 
 
 def seen_in(batch: Batch) -> tuple[int, int, int]:
@@ -233,10 +304,69 @@ def mixed(run: RunConfig, ranks: Ranks) -> AbstractContextManager:
     return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
 
 
+@dataclasses.dataclass
+class Readings:
+    """What the losses and signals of one objective sum up to on this rank, pass by pass and not looked at yet."""
+
+    objective: ObjectiveConfig
+    count: dict[str, float]  # of all ranks
+    sums: dict[str, list[Number]]
+    noted: dict[str, list[tuple[Number, Number]]] = dataclasses.field(default_factory=dict)
+    known: dict[str, float] = dataclasses.field(default_factory=dict)  # of the rows
+
+    def all(self) -> list[list[Number]]:
+        """The sums, and of each signal its sums and its counts."""
+        return [
+            *self.sums.values(),
+            *(list(half) for pairs in self.noted.values() for half in zip(*pairs, strict=True)),
+        ]
+
+
+def read(readings: list[Readings], ranks: Ranks, *others: Number) -> tuple[dict[str, float], list[float]]:
+    """Losses and signals as means over all ranks, and the other numbers as they are: one look at the device a step, and
+    one message."""
+    columns = [column for own in readings for column in own.all()]
+    told = iter(looked_at([number for column in (*columns, others) for number in column]))
+    sums = iter(ranks.sum([sum((next(told) for _ in column), 0.0) for column in columns]))
+    signals: dict[str, float] = {}
+    for own in readings:
+        kind, names = OBJECTIVES[own.objective.name], list(own.sums)
+        means = {name: next(sums) / max(1, own.count[name]) for name in names}
+        for name in own.noted:
+            total, n = next(sums), next(sums)
+            means[name] = total / max(1, n)
+        means.setdefault("loss", sum(kind.weights(own.objective).get(name, 1.0) * means[name] for name in names))
+        means["predictions"] = own.count[names[0]]
+        signals |= {f"{own.objective.name}/{name}": value for name, value in (means | own.known).items()}
+    return signals, list(told)
+
+
+def looked_at(numbers: list[Number]) -> list[float]:
+    """All of them in one transfer."""
+    kinds: dict[torch.dtype, list[int]] = {}
+    for place, number in enumerate(numbers):
+        if isinstance(number, Tensor):
+            kinds.setdefault(number.dtype, []).append(place)
+    found = list(numbers)
+    if kinds:
+        stacks = [torch.stack([numbers[place] for place in places]).double() for places in kinds.values()]
+        values = torch.cat(stacks).tolist()
+        for place, value in zip((place for places in kinds.values() for place in places), values, strict=True):
+            found[place] = value
+    return [float(number) for number in found]
+
+
 def backward(
     model: nn.Module, run: RunConfig, objective: ObjectiveConfig, batches: list[Batch], ranks: Ranks
 ) -> dict[str, float]:
     """Add one objective's gradients; its losses and signals as means over all ranks."""
+    return read([accumulate(model, run, objective, batches, ranks)], ranks)[0]
+
+
+def accumulate(
+    model: nn.Module, run: RunConfig, objective: ObjectiveConfig, batches: list[Batch], ranks: Ranks
+) -> Readings:
+    """Add one objective's gradients."""
     own = OBJECTIVES[objective.name]
     if own.prepare:
         with mixed(run, ranks), torch.no_grad():
@@ -248,8 +378,7 @@ def backward(
     names = list(counts[0])
     count = dict(zip(names, ranks.sum([sum(one[name] for one in counts) for name in names]), strict=True))
     weight = {name: objective.weight * own.weights(objective).get(name, 1.0) for name in names}
-    sums = dict.fromkeys(names, 0.0)
-    noted: dict[str, list[float]] = {}
+    readings = Readings(objective, count, {name: [] for name in names})
     for batch in batches:
         with mixed(run, ranks):
             loss = own.loss(model, batch)
@@ -257,25 +386,21 @@ def backward(
         if total.requires_grad:
             total.backward()
         for name, value in loss.sums.items():
-            sums[name] += float(value.detach())
+            readings.sums[name].append(value.detach())
         for name, pair in loss.signals.items():
-            noted[name] = [a + b for a, b in zip(noted.get(name, [0.0, 0.0]), pair, strict=True)]
-    flat = ranks.sum([*sums.values(), *(value for pair in noted.values() for value in pair)])
-    means = {name: value / max(1, count[name]) for name, value in zip(names, flat, strict=False)}
-    pairs = zip(flat[len(names) :: 2], flat[len(names) + 1 :: 2], strict=True)
-    means |= {name: total / max(1, n) for name, (total, n) in zip(noted, pairs, strict=True)}
-    means.setdefault("loss", sum(own.weights(objective).get(name, 1.0) * means[name] for name in names))
-    means["predictions"] = count[names[0]]
-    return {f"{objective.name}/{name}": value for name, value in means.items()}
+            readings.noted.setdefault(name, []).append(pair)
+    return readings
 
 
-def check_finite(signals: dict[str, float], norm: float, mixtures: list[Mixture], step: int, run: RunConfig) -> None:
+def check_finite(signals: dict[str, float], norm: float, mixtures: list[Mixture], given: Given, run: RunConfig) -> None:
     wrong = [name for name, value in {**signals, "gradient norm": norm}.items() if not math.isfinite(value)]
     if wrong:
-        places = [f"items {mixture.drawn} drawn from {mixture.sources[0].kind}" for mixture in mixtures]
+        drawn = zip(given.data, mixtures, strict=True)
+        places = [f"items {state['drawn']} drawn from {mixture.sources[0].kind}" for state, mixture in drawn]
         raise UserError(
-            f"run {run.name}, step {step}: {', '.join(wrong)} is not finite ({'; '.join(places)}). Nothing was saved. "
-            "Lower optimizer.peak_lr, lengthen schedule.warmup_steps, or look at the data of this step"
+            f"run {run.name}, step {given.step}: {', '.join(wrong)} is not finite ({'; '.join(places)}). "
+            "Nothing was saved. Lower optimizer.peak_lr, lengthen schedule.warmup_steps, "
+            "or look at the data of this step"
         )
 
 
@@ -476,6 +601,8 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
     if run.parallel == "shard" and ranks.world_size > 1:
         shard(model, run, ranks)
+    elif wanted(arguments, "compile", ranks):
+        compile_parts(model)
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
 
     folder = (arguments.state or arguments.out.parent / "state") / content_hash([run.run_hash, data_hash, seed])
@@ -504,8 +631,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         state = whole_state(model, optimizer)
         if ranks.rank == 0:
             seconds = seconds_before + time.monotonic() - started
-            data = [mixture.state() for mixture in mixtures]
-            state |= {"step": step, "seconds": seconds, "totals": totals, "data": data}
+            state |= {"step": step, "seconds": seconds, "totals": totals, "data": given.data}
             save_state(folder, step, state, run.checkpoint.keep)
 
     snapshots = snapshot_steps(run)
@@ -515,22 +641,26 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         if ranks.rank == 0:
             save_weights(folder / "snapshots" / snapshot_name(step), weights, describe(arguments, run, model, step))
 
-    while step < run.schedule.steps:
-        step += 1
+    steps = give_all(run, mixtures, ranks, step + 1)
+    if wanted(arguments, "prefetch", ranks):
+        steps = held.enter_context(ahead(steps))
+    for given in steps:
+        step = given.step
         if run.schedule.first and step == run.schedule.first.steps + 1:
             optimizer = new_optimizer(model, run, frozen, step)
         rate = rate_of(run, step)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        signals, done = train_step(model, run, mixtures, ranks, step, seed)
+        readings, done = learn(model, run, given, ranks, seed)
         ranks.sum_gradients(model)
         norm = clip_gradients(model, run.optimizer.clip, ranks)
-        check_finite(signals, norm, mixtures, step, run)
         optimizer.step()
         for objective, batches in done:
             if after_step := OBJECTIVES[objective.name].after_step:
                 after_step(model, batches, ranks)
+        signals, [norm] = read(readings, ranks, norm)  # a GPU has all of the step to do by now
+        check_finite(signals, norm, mixtures, given, run)
         seen = sum(value for name, value in signals.items() if name.endswith("/tokens"))
         for name, value in signals.items():
             if name.rpartition("/")[2] in COUNTED:
@@ -552,6 +682,11 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         finish(arguments, run, model, weights, totals, seconds, ranks, folder)
     ranks.close()
     return 0
+
+
+def wanted(arguments: argparse.Namespace, what: str, ranks: Ranks) -> bool:
+    asked = getattr(arguments, what, "auto")
+    return asked == "on" or (asked == "auto" and ranks.device.type == "cuda")
 
 
 def agree_on_step(saved: dict | None, ranks: Ranks, folder: Path) -> None:
@@ -714,6 +849,11 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--world-size", type=int, help="stop before step 0 unless this many processes were started")
     parser.add_argument("--budget", type=float, help="seconds after which to save and end, as when told to stop")
+    for name, what in (
+        ("compile", "compile the layers (auto: on a GPU); changes the last bits of the results"),
+        ("prefetch", "make the rows of the next step in a thread (auto: on a GPU); changes no bit of the results"),
+    ):
+        parser.add_argument(f"--{name}", choices=("auto", "on", "off"), default="auto", help=what)
     parser.set_defaults(snapshots=None)
     return parser
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from engine.masks import Mask
+from engine.masks import Mask, Segments
 
 if TYPE_CHECKING:
     from engine.model import ModelConfig
@@ -86,9 +86,15 @@ def distance_tables(config: "ModelConfig", layers: int) -> nn.ModuleList:
     return nn.ModuleList(DistanceTable(config) for _ in range(1 if config.relative_bias.shared_by_layers else layers))
 
 
-def distance_biases(tables: nn.ModuleList, layers: int, positions_BT: Tensor) -> list[DistanceBias | None]:
-    """One per layer; layers that share a table share the bias."""
+def distance_biases(
+    tables: nn.ModuleList, layers: int, positions_BT: Tensor, mask: Mask | None = None
+) -> list[DistanceBias | None]:
+    """One per layer; layers that share a table share the bias. For a mask that wants the matrix it is made here, once
+    and before the layers, which may be compiled."""
     biases = [table(positions_BT) for table in tables] or [None]
+    if not isinstance(mask, BlockMask):
+        for bias in filter(None, biases):
+            _ = bias.dense_BHTT
     return biases * layers if len(biases) == 1 else biases
 
 
@@ -127,6 +133,9 @@ def attend(
     if isinstance(mask, BlockMask):
         assert not dropout, "FlexAttention has no dropout: give a boolean mask"
         return flexible(q_BHTK, k_BHTK, v_BHTK, mask, bias, gate_BHT)
+    if isinstance(mask, Segments):
+        assert bias is None, "flash attention adds nothing to its scores: give a boolean mask"
+        return in_segments(q_BHTK, k_BHTK, v_BHTK, mask, dropout)
     if bias is not None:
         added_BHTT = bias.dense_BHTT * gate_BHT[..., None]
         mask = (added_BHTT if mask is None else added_BHTT.masked_fill(~mask, -math.inf)).to(q_BHTK.dtype)
@@ -148,3 +157,28 @@ def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None,
 @cache
 def compiled_flex_attention() -> Callable[..., Tensor]:
     return torch.compile(flex_attention)  # on first use: the compiler takes seconds to import
+
+
+def in_segments(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, mask: Segments, dropout: float) -> Tensor:
+    """Flash attention over all rows as one, M = B T. On a CPU, which has no such kernel, segment by segment."""
+    B, H, T, K = q_BHTK.shape
+    q, k, v = (x.transpose(1, 2).reshape(B * T, H, K) for x in (q_BHTK, k_BHTK, v_BHTK))
+    if q.is_cuda:
+        ends, longest = mask.ends_S, mask.longest
+        mixed_MHK, *_ = torch.ops.aten._flash_attention_forward(
+            q, k, v, ends, ends, longest, longest, dropout, is_causal=False, return_debug_mask=False
+        )
+    else:
+        sizes = mask.ends_S.diff().tolist()
+        segments = zip(*(x.transpose(0, 1).split(sizes, dim=1) for x in (q, k, v)), strict=True)
+        parts = [F.scaled_dot_product_attention(*own, dropout_p=dropout) for own in segments]
+        mixed_MHK = torch.cat(parts, dim=1).transpose(0, 1)
+    return mixed_MHK.reshape(B, T, H, K).transpose(1, 2)
+
+
+def has_flash_attention(device: torch.device) -> bool:
+    return (
+        device.type == "cuda"
+        and torch.backends.cuda.is_flash_attention_available()
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )

@@ -35,14 +35,16 @@ class Ranks:
                 "check the rule's resources and torchrun's --nproc-per-node"
             )
         self.device = torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # else whatever names no device takes the first
         if self.world_size > 1 and not distributed.is_initialized():
-            distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+            distributed.init_process_group("cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo")
 
     def sum(self, values: list[float]) -> list[float]:
-        """Sums over all ranks, in fp64."""
+        """Sums over all ranks, in fp64, past the devices: on a device they would wait for all that it has to do."""
         if self.world_size == 1:
             return values
-        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        tensor = torch.tensor(values, dtype=torch.float64)
         distributed.all_reduce(tensor)
         return tensor.tolist()
 

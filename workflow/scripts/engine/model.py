@@ -174,7 +174,7 @@ class Decoder(nn.Module):
         self_mask: Mask | None,
         cross_mask: Mask | None,
     ) -> Tensor:
-        biases = distance_biases(self.distances, len(self.blocks), positions_BT)
+        biases = distance_biases(self.distances, len(self.blocks), positions_BT, self_mask)
         return decode(self.blocks, self.cross_attention, x_BTD, memory_BSD, self_mask, cross_mask, biases)
 
 
@@ -239,7 +239,7 @@ class Encoder(nn.Module):
         x_BTD = self.embed(tokens_BT, positions_BT, sides_BT, languages_BT, added_BTD)
         states = [x_BTD]
         positions_BT = numbered(tokens_BT) if positions_BT is None else positions_BT
-        biases = distance_biases(self.distances, len(self.blocks), positions_BT)
+        biases = distance_biases(self.distances, len(self.blocks), positions_BT, mask)
         for block, bias in zip(self.blocks[:layers], biases[:layers], strict=True):
             x_BTD = block(x_BTD, mask, bias)
             if all_layers:
@@ -264,6 +264,17 @@ class MaskedLanguageModelHead(nn.Module):
 
     def forward(self, states_ND: Tensor, token_table_VD: Tensor) -> Tensor:
         return F.linear(self.norm(F.gelu(self.dense(states_ND))), token_table_VD, self.bias)  # (N, V)
+
+    def cross_entropy(self, states_ND: Tensor, token_table_VD: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed, in fp32 at least, and the number of right guesses. One function: compiled, (N, V) is read twice and
+        not ten times."""
+        logits_NV = at_least_fp32(self(states_ND, token_table_VD))
+        loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
+        return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
+
+
+def at_least_fp32(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def initialise(module: nn.Module, std: float) -> None:

@@ -1,7 +1,7 @@
 """AdamW groups and the learning-rate schedule, as plain functions."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from engine.dist import Ranks
@@ -28,15 +28,21 @@ def learning_rate(step: int, peak: float, warmup_steps: int, steps: int) -> floa
     return peak * (steps - step) / max(1, steps - warmup_steps)
 
 
-def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> float:
-    """Scale all gradients to a joint norm of at most `limit`; the norm before, for the log."""
+def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> Tensor:
+    """Scale all gradients to a joint norm of at most `limit`; the norm before, for the log, still on the device."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     shards = [gradient.to_local() for gradient in gradients if isinstance(gradient, DTensor)]
     if not shards:
-        return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
-    [square] = ranks.sum([sum(float(part.double().square().sum()) for part in shards)])
-    norm = (square + sum(float(part.double().square().sum()) for part in whole)) ** 0.5
+    [square] = ranks.sum([float(sum_of_squares(shards))])
+    norm = (square + sum_of_squares(whole)).sqrt() if whole else torch.tensor(square).sqrt()
+    scale = (limit / (norm + 1e-6)).clamp(max=1.0)
     for part in (*shards, *whole):
-        part.mul_(min(1.0, limit / (norm + 1e-6)))
+        part.mul_(scale)
     return norm
+
+
+def sum_of_squares(parts: list[Tensor]) -> Tensor:
+    """In fp64, which no copy of a gradient is made for."""
+    return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts]).square().sum()

@@ -8,11 +8,16 @@ Most objectives are one loss function, with the defaults for all else. The order
     count            per batch                         predictions, summed over the whole step and all ranks
     loss             torch, per batch                  sums, which the engine divides by those counts
     after_step       once, after the optimiser         momentum encoders, queues
+
+A GPU works behind the program's back, as long as nobody asks it for a number: one question waits for everything before
+it. So how many there are of something is counted on the host, where every batch has a twin, and what the losses sum up
+stays on the device until the end of the step.
 """
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +28,22 @@ from engine.attention_rules import Rule, Tokens, full
 from engine.corruption import mask_tokens
 from engine.data import Rows
 from engine.dist import Ranks
-from engine.masks import Mask, block_mask, boolean_mask
+from engine.masks import Mask, Segments, block_mask, boolean_mask, segment_ends
 from engine.model import FIRST_POSITION, Encoder, MaskedLanguageModelHead
 from engine.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig
+
+
+Number = float | Tensor  # a scalar that may still be on its way
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on a device. Nobody waits for it: the memory it is read from is pinned."""
+    if device.type == "cuda" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True, copy=True)
 
 
 @dataclass
@@ -46,16 +61,60 @@ class Batch:
     steps: int = 0  # of the whole run
     warmup_steps: int = 0
     first_phase: bool = False  # schedule.first: only some of the model is trained
-    block_masks: bool = False  # for FlexAttention
+    masks: str = "dense"  # or segments, or blocks: who sees whom as the device computes it fastest (engine/masks.py)
+    tile: int = 1  # widths are multiples of it
+    twin: "Batch | None" = None  # the same on the host, if this one is on a device
     extra: dict[str, Tensor] = field(default_factory=dict)
 
-    def __post_init__(self):
-        self.selected = self.fields.selected.flatten().nonzero().squeeze(1)  # (N,) flat indices into (B, T)
-        self.targets = self.original.flatten()[self.selected]  # (N,)
+    @property
+    def host(self) -> "Batch":
+        return self.twin or self
+
+    @cached_property
+    def selected(self) -> Tensor:
+        """(N,) flat indices into (B, T)."""
+        return self.places(self.host.fields.selected)
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """(N,)"""
+        return self.original.flatten()[self.selected]
+
+    @cached_property
+    def real(self) -> Tensor:
+        """(R,) flat indices of what belongs to a document."""
+        return self.places(self.host.fields.document >= 0)
+
+    def places(self, wanted_BT: Tensor) -> Tensor:
+        """Flat indices, on the device, of what is wanted on the host."""
+        return self.send(wanted_BT.flatten().nonzero().squeeze(1))
+
+    def send(self, of_host: Tensor) -> Tensor:
+        return send(of_host, self.tokens.device) if self.twin else of_host
+
+    def pinned(self) -> "Batch":
+        """In memory from which a device copies while others work. Indices too: they are found here, ahead of time."""
+        moved = self.each(Tensor.pin_memory)
+        moved.selected, moved.targets = self.selected.pin_memory(), self.targets.pin_memory()
+        return moved
+
+    def to(self, device: torch.device) -> "Batch":
+        moved = dataclasses.replace(self.each(lambda tensor: send(tensor, device)), twin=self)
+        moved.selected, moved.targets = send(self.selected, device), send(self.targets, device)
+        return moved
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        names = ("tokens", "original", "offset", "key", "row")
+        changed = {name: change(getattr(self, name)) for name in names}
+        return dataclasses.replace(self, fields=Tokens(*map(change, self.fields)), **changed)
 
     def mask(self, rule: Rule = full, fields: Tokens | None = None, keys: Tokens | None = None) -> Mask:
         """Who sees whom among these tokens, or of the keys."""
-        return (block_mask if self.block_masks else boolean_mask)(fields or self.fields, rule, keys)
+        if self.masks == "segments" and fields is None and keys is None:
+            host = self.host.fields
+            if (ends := segment_ends(host, rule)) is not None:
+                return Segments(self.send(ends), host.document.shape[1])
+        return (block_mask if self.masks == "blocks" else boolean_mask)(fields or self.fields, rule, keys)
 
     def states(
         self, encoder: Encoder, rule: Rule = full, all_layers: bool = False, layers: int | None = None
@@ -74,7 +133,12 @@ class Loss:
     """Sums, not means: the engine divides by counts over the whole step, so that micro-batches do not matter."""
 
     sums: dict[str, Tensor]  # scalars, under the names that `count` uses
-    signals: dict[str, tuple[float, float]] = field(default_factory=dict)  # (sum, count), logged as means
+    signals: dict[str, tuple[Number, Number]] = field(default_factory=dict)  # (sum, count), logged as means
+
+
+def whole_width(used: int, tile: int, most: int) -> int:
+    """Columns for so many tokens: for a GPU whole tiles of its kernels, which are few widths to compile for, too."""
+    return max(1, min(-(-used // tile) * tile, most))
 
 
 def mlm_head(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Module]:
@@ -107,6 +171,7 @@ class Objective:
 def joined(batch: Batch) -> Batch:
     """One row `<s> a </s> [</s>] b </s>` of two sides `<s> a </s> <s> b </s>`: the second <s> becomes a hole, or the
     second </s> where there are two, and positions run on."""
+    twin = joined(batch.twin) if batch.twin else None
     fields = batch.fields
     second_BT = (fields.side == 1) & (fields.document >= 0)
     opening_BT = second_BT & (batch.original == BOS)
@@ -123,5 +188,6 @@ def joined(batch: Batch) -> Batch:
         tokens=batch.tokens.masked_fill(opening_BT, filler),
         original=batch.original.masked_fill(opening_BT, filler),
         fields=fields,
+        twin=twin,
         extra={},
     )

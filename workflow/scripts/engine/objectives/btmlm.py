@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from engine import corruption
 from engine.corruption import select
 from engine.data import Rows, Source, language_codes, ramp, running_count
-from engine.objectives.base import Batch, Loss, Objective
+from engine.model import at_least_fp32
+from engine.objectives.base import Batch, Loss, Number, Objective
 from engine.objectives.camlm import LANGUAGES_OF_MASKS, mask_modules, mask_states
-from engine.objectives.mlm import at_least_fp32, in_chunks, masked_lm_loss
+from engine.objectives.mlm import in_chunks, masked_lm_loss
 from engine.objectives.sampling import draws, evaluating, sample
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shard, read_manifest
@@ -119,10 +120,11 @@ def translate(model: nn.Module, batch: Batch) -> None:
     """The first pass: what the encoder sees at the masks becomes their prediction."""
     options, fields = batch.objective.options, batch.fields
     if batch.step <= max(batch.warmup_steps, options.start_share * batch.steps):
-        batch.fields = fields._replace(document=fields.document.masked_fill(fields.side == 1, -1))
+        for own in (batch, batch.host):
+            hidden_BT = own.fields.document.masked_fill(own.fields.side == 1, -1)
+            own.fields = own.fields._replace(document=hidden_BT)
         return
-    slots_BT = (fields.document >= 0) & (fields.side == 1) & (batch.original == PAD)
-    slots_N = slots_BT.flatten().nonzero().squeeze(1)
+    slots_BT, slots_N = slots(batch), batch.places(slots(batch.host))
     whole_BT = torch.where(slots_BT, batch.tokens, batch.original)  # nothing of x is masked
     with evaluating(model.encoder):
         states_ND = mask_states(model, batch, whole_BT, fields._replace(selected=slots_BT), slots_N)
@@ -137,28 +139,33 @@ def translate(model: nn.Module, batch: Batch) -> None:
     batch.extra = {"pseudo": slots_N}
 
 
+def slots(batch: Batch) -> Tensor:
+    """(B, T) bool, the places of the pseudo tokens."""
+    return (batch.fields.document >= 0) & (batch.fields.side == 1) & (batch.original == PAD)
+
+
 def btmlm_loss(model: nn.Module, batch: Batch) -> Loss:
     loss = masked_lm_loss(model, batch)
     return Loss(loss.sums, loss.signals | health(model, batch)) if "pseudo" in batch.extra else loss
 
 
-def health(model: nn.Module, batch: Batch) -> dict[str, tuple[float, float]]:
+def health(model: nn.Module, batch: Batch) -> dict[str, tuple[Number, Number]]:
     """Shares of the pseudo tokens: those that their own sentence has too, and those that are commoner in the language
     that was wanted than in the sentence's."""
     pseudo_N = batch.extra["pseudo"]
     B, T = batch.tokens.shape
     item_M = (torch.arange(B, device=pseudo_N.device)[:, None] * T + batch.fields.document).flatten()  # M = B T
     language_M, original_M = batch.fields.language.flatten().long(), batch.original.flatten()
-    text_M = ((batch.fields.side == 0) & (batch.fields.document >= 0)).flatten()
+    text_K = batch.places((batch.host.fields.side == 0) & (batch.host.fields.document >= 0))
     tokens_N = batch.tokens.flatten()[pseudo_N]
     vocabulary = model.encoder.config.vocabulary
-    copied_N = torch.isin(item_M[pseudo_N] * vocabulary + tokens_N, (item_M * vocabulary + original_M)[text_M])
-    language_of_text = torch.zeros_like(item_M).index_put((item_M[text_M],), language_M[text_M])[item_M[pseudo_N]]
+    copied_N = torch.isin(item_M[pseudo_N] * vocabulary + tokens_N, (item_M * vocabulary + original_M)[text_K])
+    language_of_text = torch.zeros_like(item_M).index_put((item_M[text_K],), language_M[text_K])[item_M[pseudo_N]]
     share_LV = model.pieces.share_LV
     commoner_N = share_LV[language_M[pseudo_N], tokens_N] > share_LV[language_of_text, tokens_N]
     return {
-        "copied": (float(copied_N.sum()), len(pseudo_N)),
-        "in_wanted_language": (float(commoner_N.sum()), len(pseudo_N)),
+        "copied": (copied_N.sum(), len(pseudo_N)),
+        "in_wanted_language": (commoner_N.sum(), len(pseudo_N)),
     }
 
 

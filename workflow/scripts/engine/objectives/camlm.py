@@ -66,7 +66,7 @@ def repeat_after_item(rows: Rows, chosen: np.ndarray) -> np.ndarray:
 def camlm_loss(model: nn.Module, batch: Batch) -> Loss:
     states_ND = mask_states(model, batch, batch.tokens, batch.fields, batch.selected)
     total, correct = selected_cross_entropy(model, states_ND, batch.targets)
-    return Loss({"loss": total}, {"accuracy": (float(correct), len(batch.targets))})
+    return Loss({"loss": total}, {"accuracy": (correct, len(batch.targets))})
 
 
 def mask_states(model: nn.Module, batch: Batch, tokens_BT: Tensor, fields: Tokens, masks_N: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import Encoder, ModelConfig
-from engine.objectives.base import Batch
+from engine.objectives.base import Batch, Number, whole_width
 from engine.tokenizer import BOS, PAD
 from errors import UserError
 
@@ -77,15 +77,15 @@ class MomentumContrast(KeyQueue):
 
 def info_nce(
     queries_ND: Tensor, keys_ND: Tensor, queue_KD: Tensor, temperature: float
-) -> tuple[Tensor, dict[str, tuple[float, float]]]:
+) -> tuple[Tensor, dict[str, tuple[Number, Number]]]:
     """Summed loss of each query among its own key and the queue, and the signals; in fp32 at least."""
     with torch.autocast(queries_ND.device.type, enabled=False):
         queries_ND, keys_ND = queries_ND.to(queue_KD.dtype), keys_ND.to(queue_KD.dtype)
         positive_N = (queries_ND * keys_ND).sum(1) / temperature
         negative_NK = queries_ND @ queue_KD.T / temperature
         loss = (torch.logaddexp(positive_N, negative_NK.logsumexp(1)) - positive_N).sum()
-    found = float((positive_N > negative_NK.amax(1) + TIE).sum())
-    cosine = float(F.cosine_similarity(queries_ND.detach(), keys_ND).sum())
+    found = (positive_N > negative_NK.amax(1) + TIE).sum()
+    cosine = F.cosine_similarity(queries_ND.detach(), keys_ND).sum()
     count = len(queries_ND)
     return loss, {"contrast_accuracy": (found, count), "positive_similarity": (cosine, count)}
 
@@ -119,8 +119,8 @@ def fill_queue(
 
 def first_tokens(batch: Batch, side: int) -> Tensor:
     """(N, 2) row and column of the <s> of each item's side, in the order of the items."""
-    fields = batch.fields
-    return ((batch.original == BOS) & (fields.side == side) & (fields.document >= 0)).nonzero()
+    host = batch.host
+    return batch.send(((host.original == BOS) & (host.fields.side == side) & (host.fields.document >= 0)).nonzero())
 
 
 def sentences_alone(encoder: Encoder, batch: Batch) -> Tensor:
@@ -131,9 +131,12 @@ def sentences_alone(encoder: Encoder, batch: Batch) -> Tensor:
 
 def one_side(batch: Batch, side: int) -> Batch:
     """The tokens of one side, moved together to the left: sentences by themselves, so all of them are side 0."""
+    twin = one_side(batch.twin, side) if batch.twin else None
     fields = batch.fields
     wanted_BT = (fields.side == side) & (fields.document >= 0)
-    width = max(1, int(wanted_BT.sum(1).max()))
+    host = batch.host.fields
+    used = int(((host.side == side) & (host.document >= 0)).sum(1).max())
+    width = whole_width(used, batch.tile, batch.tokens.shape[1])
     order_BW = (~wanted_BT).byte().argsort(dim=1, stable=True)[:, :width]
     kept_BW = wanted_BT.gather(1, order_BW)
 
@@ -149,6 +152,7 @@ def one_side(batch: Batch, side: int) -> Batch:
         fields=picked._replace(side=torch.zeros_like(picked.side)),
         offset=pick(batch.offset, 0),
         key=pick(batch.key, 0),
+        twin=twin,
         extra={},
     )
 

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.model import ModelConfig, initialise
-from engine.objectives.base import Batch, Loss, Objective, mlm_head
+from engine.model import ModelConfig, at_least_fp32, initialise
+from engine.objectives.base import Batch, Loss, Number, Objective, mlm_head
 from engine.objectives.contrast import check_layer
-from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
+from engine.objectives.mlm import selected_cross_entropy
 from engine.objectives.sampling import evaluating
 from engine.tokenizer import EOS
 
@@ -143,11 +143,11 @@ def dwa_loss(model: nn.Module, batch: Batch) -> Loss:
     signals = {"pointer_accuracy": (right, pointed), "aligned": (pointed, len(batch.targets))}
     if batch.objective.options.tlm:
         sums["mlm"], correct = selected_cross_entropy(model, flat[batch.selected], batch.targets)
-        signals["accuracy"] = (float(correct), len(batch.targets))
+        signals["accuracy"] = (correct, len(batch.targets))
     return Loss(sums, signals)
 
 
-def pointer_loss(pointer: Pointer, flat: Tensor, batch: Batch) -> tuple[Tensor, float, int]:
+def pointer_loss(pointer: Pointer, flat: Tensor, batch: Batch) -> tuple[Tensor, Number, int]:
     """Summed cross-entropy of both directions, right guesses, and how many pointed."""
     extra = batch.extra
     total, right, pointed = flat.new_zeros(()), 0.0, 0
@@ -157,7 +157,7 @@ def pointer_loss(pointer: Pointer, flat: Tensor, batch: Batch) -> tuple[Tensor, 
         logits_NY = logits_PXY[extra[f"chosen{own}"]]
         targets_N = extra[f"links{own}"][extra[f"chosen{own}"]]
         total = total + F.cross_entropy(logits_NY, targets_N, reduction="sum")
-        right += float((logits_NY.detach().argmax(1) == targets_N).sum())
+        right = right + (logits_NY.detach().argmax(1) == targets_N).sum()
         pointed += len(targets_N)
     return total, right, pointed
 

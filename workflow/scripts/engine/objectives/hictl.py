@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from engine.attention_rules import own_side
 from engine.dist import Ranks
-from engine.objectives.base import Batch, Loss, Objective, mlm_head
+from engine.model import at_least_fp32
+from engine.objectives.base import Batch, Loss, Number, Objective, mlm_head
 from engine.objectives.contrast import (
     TIE,
     KeyQueue,
@@ -37,7 +38,7 @@ from engine.objectives.contrast import (
     sentences_alone,
 )
 from engine.objectives.dwa import places
-from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
+from engine.objectives.mlm import selected_cross_entropy
 from engine.randomness import mix, stable_hash
 from engine.tokenizer import FIRST_PIECE
 
@@ -112,15 +113,15 @@ def hictl_loss(model: nn.Module, batch: Batch) -> Loss:
         words, found_words, all_words = word_contrast(model.encoder.tokens.weight, vectors_N2D, batch)
     pairs = len(vectors_N2D)
     batch.extra["sentence_loss"] = torch.stack([sentences.detach(), sentences.new_tensor(2.0 * pairs)])
-    cosine = float((vectors_N2D[:, 0] * vectors_N2D[:, 1]).sum().detach())
-    signals = {"accuracy": (float(correct), len(batch.targets)), "contrast_accuracy": (found, 2 * pairs)}
+    cosine = (vectors_N2D[:, 0] * vectors_N2D[:, 1]).sum().detach()
+    signals = {"accuracy": (correct, len(batch.targets)), "contrast_accuracy": (found, 2 * pairs)}
     signals |= {"word_accuracy": (found_words, all_words), "positive_similarity": (cosine, pairs)}
     return Loss({"mlm": masked, "sentences": sentences, "words": words}, signals)
 
 
 def sentence_contrast(
     vectors_N2D: Tensor, others_M2D: Tensor, own_N: Tensor | None, probability: Tensor, batch: Batch
-) -> tuple[Tensor, float]:
+) -> tuple[Tensor, Number]:
     """Summed loss of both directions, and how many find their translation among the undisplaced negatives."""
     temperature = batch.objective.options.temperature
     total, found = vectors_N2D.new_zeros(()), 0.0
@@ -134,7 +135,7 @@ def sentence_contrast(
             harder_NM, negative_NM = harder_NM.masked_fill(own_NM, NEVER), negative_NM.masked_fill(own_NM, NEVER)
         logits_N = torch.logaddexp(positive_N1[:, 0] / temperature, (harder_NM / temperature).logsumexp(1))
         total = total + (logits_N - positive_N1[:, 0] / temperature).sum()
-        found += float((positive_N1 > negative_NM + TIE).all(1).sum())
+        found = found + (positive_N1 > negative_NM + TIE).all(1).sum()
     return total, found
 
 
@@ -154,7 +155,7 @@ def bag(batch: Batch, side: int) -> tuple[Tensor, Tensor]:
     return words_NX, (words_NX >= FIRST_PIECE) & ~equal_NXX.tril(-1).any(2)
 
 
-def word_contrast(table_VD: Tensor, vectors_N2D: Tensor, batch: Batch) -> tuple[Tensor, float, int]:
+def word_contrast(table_VD: Tensor, vectors_N2D: Tensor, batch: Batch) -> tuple[Tensor, Number, Number]:
     """Summed loss over sentences, words that are nearer than every sampled one, and all words."""
     temperature = batch.objective.options.temperature
     total, found, words = vectors_N2D.new_zeros(()), 0.0, 0
@@ -167,8 +168,8 @@ def word_contrast(table_VD: Tensor, vectors_N2D: Tensor, batch: Batch) -> tuple[
         other_NS = other_NS.masked_fill((sampled_NS[:, :, None] == words_NX[:, None, :]).any(2), NEVER)
         losses_NX = (torch.logaddexp(own_NX, other_NS.logsumexp(1, keepdim=True)) - own_NX) * counted_NX
         total = total + (losses_NX.sum(1) / counted_NX.sum(1).clamp(min=1)).sum()
-        found += float(((own_NX > other_NS.amax(1, keepdim=True) + TIE) & counted_NX).sum())
-        words += int(counted_NX.sum())
+        found = found + ((own_NX > other_NS.amax(1, keepdim=True) + TIE) & counted_NX).sum()
+        words = words + counted_NX.sum()
     return total, found, words
 
 
@@ -178,13 +179,13 @@ def unit_rows(table_VD: Tensor, ids: Tensor) -> Tensor:
 
 def sampled_words(batch: Batch, side: int, vocabulary: int) -> Tensor:
     """(N, S) ordinary pieces, a function of the pair's key alone."""
-    rows_N, columns_N = first_tokens(batch, side=0).unbind(1)
-    keys_N = batch.key[rows_N, columns_N].cpu().numpy().view(np.uint64)
+    rows_N, columns_N = first_tokens(batch.host, side=0).unbind(1)
+    keys_N = batch.host.key[rows_N, columns_N].numpy().view(np.uint64)
     keys_N = mix(keys_N ^ np.uint64(stable_hash(batch.objective.draws_as, "words", side)))
     numbers_S = np.arange(batch.objective.options.negatives).astype(np.uint64)
     pieces = vocabulary - 1 - FIRST_PIECE
     drawn_NS = FIRST_PIECE + (mix(keys_N[:, None] + numbers_S) % np.uint64(pieces)).astype(np.int64)
-    return torch.from_numpy(drawn_NS).to(batch.tokens.device)
+    return batch.send(torch.from_numpy(drawn_NS))
 
 
 def after_step(model: nn.Module, batches: list[Batch], ranks: Ranks) -> None:

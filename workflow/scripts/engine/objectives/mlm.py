@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -24,7 +23,7 @@ def masked_lm_loss(model: nn.Module, batch: Batch) -> Loss:
     states_BTD = batch.states(model.encoder, full)
     states_ND = states_BTD.flatten(0, 1)[batch.selected]
     total, correct = selected_cross_entropy(model, states_ND, batch.targets)
-    return Loss({"loss": total}, {"accuracy": (float(correct), len(batch.targets))})
+    return Loss({"loss": total}, {"accuracy": (correct, len(batch.targets))})
 
 
 def selected_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,17 +38,11 @@ def in_chunks(function: Callable, *tensors: Tensor) -> list:
     if len(tensors[0]) <= CHUNK:
         return [function(*tensors)]
     chunks = zip(*(tensor.split(CHUNK) for tensor in tensors), strict=True)
-    return [checkpoint(function, *chunk, use_reentrant=False) for chunk in chunks]
+    return [checkpoint(function, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
 
 
 def chunk_cross_entropy(model: nn.Module, states_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    logits_NV = at_least_fp32(model.mlm_head(states_ND, model.encoder.tokens.weight))
-    loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
-    return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
-
-
-def at_least_fp32(logits: Tensor) -> Tensor:
-    return logits if logits.dtype == torch.float64 else logits.float()
+    return model.mlm_head.cross_entropy(states_ND, model.encoder.tokens.weight, targets_N)
 
 
 MMLM = Objective(masked_lm_loss)

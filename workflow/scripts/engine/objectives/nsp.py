@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.heads import ClassificationHead
-from engine.objectives.base import Batch, Loss, Objective, mlm_head
+from engine.model import at_least_fp32
+from engine.objectives.base import Batch, Loss, Number, Objective, mlm_head
 from engine.objectives.contrast import first_tokens
-from engine.objectives.mlm import at_least_fp32, selected_cross_entropy
+from engine.objectives.mlm import selected_cross_entropy
 from engine.randomness import stable_hash, uniform
 
 if TYPE_CHECKING:
@@ -33,20 +34,20 @@ def first_token_head(name: str) -> Callable[[nn.Module, "ObjectiveConfig"], dict
 
 def drawn_by_key(batch: Batch, purpose: str, share: float) -> Tensor:
     """(N,) of each item: whether its form laid something else in the place of its second side."""
-    rows_N, columns_N = first_tokens(batch, side=0).unbind(1)
-    keys_N = batch.key[rows_N, columns_N].cpu().numpy().view(np.uint64)
+    rows_N, columns_N = first_tokens(batch.host, side=0).unbind(1)
+    keys_N = batch.host.key[rows_N, columns_N].numpy().view(np.uint64)
     drawn_N = uniform(keys_N ^ np.uint64(stable_hash(purpose))) < share
-    return torch.from_numpy(drawn_N).to(batch.tokens.device)
+    return batch.send(torch.from_numpy(drawn_N))
 
 
 def classify_first_tokens(
     head: nn.Module, states_BTD: Tensor, batch: Batch, classes_N: Tensor
-) -> tuple[Tensor, tuple[float, float]]:
+) -> tuple[Tensor, tuple[Number, Number]]:
     """Summed cross-entropy of the items' <s>, and (right, all)."""
     rows_N, columns_N = first_tokens(batch, side=0).unbind(1)
     logits_NC = at_least_fp32(head(states_BTD[rows_N, columns_N][:, None]))
     right = (logits_NC.argmax(1) == classes_N).sum()
-    return F.cross_entropy(logits_NC, classes_N, reduction="sum"), (float(right), len(classes_N))
+    return F.cross_entropy(logits_NC, classes_N, reduction="sum"), (right, len(classes_N))
 
 
 def nsp_modules(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Module]:
@@ -62,7 +63,7 @@ def nsp_loss(model: nn.Module, batch: Batch) -> Loss:
     total, correct = selected_cross_entropy(model, states_BTD.flatten(0, 1)[batch.selected], batch.targets)
     replaced_N = drawn_by_key(batch, "next sentence", 0.5).long()
     next_sentence, right = classify_first_tokens(model.nsp_head, states_BTD, batch, replaced_N)
-    signals = {"accuracy": (float(correct), len(batch.targets)), "next_sentence_accuracy": right}
+    signals = {"accuracy": (correct, len(batch.targets)), "next_sentence_accuracy": right}
     return Loss({"mlm": total, "next_sentence": next_sentence}, signals)
 
 

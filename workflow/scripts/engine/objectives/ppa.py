@@ -85,7 +85,7 @@ def ppa_loss(model: nn.Module, batch: Batch) -> Loss:
         )
         states_ND = states_BTD.flatten(0, 1)[batch.selected]
         sums["mlm"], correct = selected_cross_entropy(model, states_ND, batch.targets)
-        signals["accuracy"] = (float(correct), len(batch.targets))
+        signals["accuracy"] = (correct, len(batch.targets))
     return Loss(sums, signals)
 
 

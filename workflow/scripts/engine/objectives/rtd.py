@@ -21,9 +21,9 @@ from torch.func import functional_call
 from engine.attention import distance_biases, distance_tables
 from engine.config import ObjectiveConfig
 from engine.masks import Mask
-from engine.model import Block, Encoder, MaskedLanguageModelHead, ModelConfig, initialise
+from engine.model import Block, Encoder, MaskedLanguageModelHead, ModelConfig, at_least_fp32, initialise
 from engine.objectives.base import Batch, Loss, Objective
-from engine.objectives.mlm import at_least_fp32, in_chunks
+from engine.objectives.mlm import in_chunks
 from engine.objectives.sampling import draws, evaluating, sample
 from errors import UserError
 
@@ -41,7 +41,7 @@ class Generator(nn.Module):
         self.head = MaskedLanguageModelHead(config)
 
     def forward(self, x_BTD: Tensor, positions_BT: Tensor, mask: Mask) -> Tensor:
-        biases = distance_biases(self.distances, len(self.blocks), positions_BT)
+        biases = distance_biases(self.distances, len(self.blocks), positions_BT, mask)
         for block, bias in zip(self.blocks, biases, strict=True):
             x_BTD = block(x_BTD, mask, bias)
         return x_BTD
@@ -91,21 +91,21 @@ def replaced_token_detection_loss(model: nn.Module, batch: Batch) -> Loss:
     sampled_N = batch.extra["sampled"] if "sampled" in batch.extra else torch.cat([ids for *_, ids in parts])
 
     seen_BT = batch.original.flatten().index_copy(0, batch.selected, sampled_N).view_as(batch.original)
-    real_R = (batch.fields.document >= 0).flatten().nonzero().squeeze(1)
+    real_R = batch.real
     replaced_R = (seen_BT != batch.original).flatten()[real_R]
     states_RD = discriminator_states(model.encoder, batch, seen_BT, mask).flatten(0, 1)[real_R]
     logits_R = at_least_fp32(model.discriminator_head(states_RD))
     discriminator_loss = F.binary_cross_entropy_with_logits(logits_R, replaced_R.to(logits_R.dtype), reduction="sum")
 
     found_R = logits_R.detach() > 0
-    replaced, real = int(replaced_R.sum()), len(real_R)
+    replaced, real = replaced_R.sum(), len(real_R)
     return Loss(
         {"generator_loss": generator_loss, "discriminator_loss": discriminator_loss},
         {
-            "generator_accuracy": (float(right), len(batch.targets)),
+            "generator_accuracy": (right, len(batch.targets)),
             "replaced": (replaced, real),
-            "accuracy_on_replaced": (float((found_R & replaced_R).sum()), replaced),
-            "accuracy_on_original": (float((~found_R & ~replaced_R).sum()), real - replaced),
+            "accuracy_on_replaced": ((found_R & replaced_R).sum(), replaced),
+            "accuracy_on_original": ((~found_R & ~replaced_R).sum(), real - replaced),
         },
     )
 
@@ -150,7 +150,7 @@ def count(batch: Batch) -> dict[str, int]:
     """Selected tokens, and all tokens, special ones included."""
     return {
         "generator_loss": len(batch.targets),
-        "discriminator_loss": int((batch.fields.document >= 0).sum()),
+        "discriminator_loss": len(batch.real),
     }
 
 

@@ -3,19 +3,39 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from engine.objectives.base import Batch
-from engine.randomness import mix, stable_hash, uniform
+from engine.randomness import GOLDEN, stable_hash
 
 
 def draws(batch: Batch, places_N: Tensor, purpose: str) -> Tensor:
     """A number in (0, 1] for each of these tokens (flat indices into (B, T)), from its item's key."""
-    key, offset = (field.flatten()[places_N].cpu().numpy().view(np.uint64) for field in (batch.key, batch.offset))
-    numbers = uniform((key + mix(offset)) ^ np.uint64(stable_hash(batch.objective.draws_as, purpose)))
-    return torch.from_numpy(1 - numbers).to(batch.tokens.device)
+    key, offset = (field.flatten()[places_N] for field in (batch.key, batch.offset))
+    return 1 - uniform((key + mix(offset)) ^ stable_hash(batch.objective.draws_as, purpose))
+
+
+def mix(keys: Tensor) -> Tensor:
+    """As engine.randomness.mix, where the keys are: int64 in place of uint64, which torch cannot add."""
+    z = keys + signed(GOLDEN)
+    z = (z ^ shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
+    z = (z ^ shifted(z, 27)) * signed(0x94D049BB133111EB)
+    return z ^ shifted(z, 31)
+
+
+def uniform(keys: Tensor) -> Tensor:
+    return shifted(mix(keys), 11) * torch.tensor(2.0**-53, dtype=torch.float64)
+
+
+def shifted(z: Tensor, bits: int) -> Tensor:
+    """To the right, zeros from the left whatever the sign."""
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def signed(number: int) -> int:
+    """The same 64 bits as a signed number."""
+    return int(number) - (1 << 64) if int(number) >> 63 else int(number)
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from engine.attention_rules import Tokens, full, own_side_so_far
 from engine.data import Rows, language_codes, ramp
 from engine.model import FIRST_POSITION, Decoder
-from engine.objectives.base import Batch, Loss, Objective, mlm_head
+from engine.objectives.base import Batch, Loss, Objective, mlm_head, whole_width
 from engine.objectives.mlm import selected_cross_entropy
 from engine.randomness import mix, stable_hash, uniform
 from engine.tokenizer import BOS, EOS, PAD
@@ -228,7 +228,9 @@ class Side(NamedTuple):
 def one_side(batch: Batch, side: int) -> Side:
     """That side of all items of each row, moved together: encoder and decoder each run over their own tokens alone."""
     inside = (batch.fields.document >= 0) & (batch.fields.side == side)
-    width = max(1, int(inside.sum(1).max()))
+    host = batch.host.fields
+    used = int(((host.document >= 0) & (host.side == side)).sum(1).max())
+    width = whole_width(used, batch.tile, batch.tokens.shape[1])
     order = (~inside).byte().argsort(dim=1, stable=True)[:, :width]  # its columns first, in their order
     outside = ~inside.gather(1, order)
     fields = Tokens(*(field.gather(1, order) for field in batch.fields))
@@ -254,8 +256,8 @@ def predicting_states(
         batch.mask(own_side_so_far, target.fields),
         batch.mask(full, target.fields, source.fields),
     )
-    predicts = target.fields.selected
-    return states_BTD[predicts], target.targets[predicts]
+    predicts_N = batch.places((one_side(batch.twin, 1) if batch.twin else target).fields.selected)
+    return states_BTD.flatten(0, 1)[predicts_N], target.targets.flatten()[predicts_N]
 
 
 def seq2seq_loss(model: nn.Module, batch: Batch, marks: Callable[[nn.Module, Side], Tensor]) -> Loss:
@@ -264,7 +266,7 @@ def seq2seq_loss(model: nn.Module, batch: Batch, marks: Callable[[nn.Module, Sid
         return {"sides_BT": side.fields.side, "languages_BT": language, "added_BTD": marks(model, side)}
 
     total, correct = selected_cross_entropy(model, *predicting_states(model, batch, inputs))
-    return Loss({"loss": total}, {"accuracy": (float(correct), len(batch.targets))})
+    return Loss({"loss": total}, {"accuracy": (correct, len(batch.targets))})
 
 
 def tag_vectors(model: nn.Module, side: Side) -> Tensor:

@@ -22,9 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.data import Rows
-from engine.model import FIRST_POSITION
+from engine.model import FIRST_POSITION, at_least_fp32
 from engine.objectives.base import Batch, Loss, Objective
-from engine.objectives.mlm import at_least_fp32, in_chunks
+from engine.objectives.mlm import in_chunks
 from engine.objectives.seq2seq import Side, decoder_and_head, predict_next, predicting_states
 from engine.tokenizer import EOS, PAD
 

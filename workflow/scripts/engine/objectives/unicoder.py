@@ -54,7 +54,7 @@ def word_recovery_loss(model: nn.Module, batch: Batch) -> Loss:
     alone = one_side(batch, side=0)
     states_BWD = recovered_states(model, batch, alone)
     total, correct = selected_cross_entropy(model, states_BWD.flatten(0, 1)[alone.selected], alone.targets)
-    return Loss({"loss": total}, {"accuracy": (float(correct), len(alone.targets))})
+    return Loss({"loss": total}, {"accuracy": (correct, len(alone.targets))})
 
 
 def recovered_states(model: nn.Module, batch: Batch, alone: Batch) -> Tensor:

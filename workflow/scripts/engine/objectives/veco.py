@@ -74,21 +74,22 @@ def veco_loss(model: nn.Module, batch: Batch) -> Loss:
     for part in parts(batch):
         states_ND = states_of[part]().flatten(0, 1)[batch.selected]
         sums[part], correct = selected_cross_entropy(model, states_ND, batch.targets)
-        signals[f"{part}_accuracy"] = (float(correct), len(batch.targets))
+        signals[f"{part}_accuracy"] = (correct, len(batch.targets))
     return Loss(sums, signals)
 
 
 def crossed(model: nn.Module, batch: Batch, memory_BTD: Tensor) -> Tensor:
     """States (B, T, D) of each side as a decoder over the other side's memory."""
     encoder, fields, languages = model.encoder, batch.fields, batch.languages(model.encoder)
+    own_mask = batch.mask(SEEN_OF_OWN_SIDE[batch.objective.options.cs_self])
     return decode(
         encoder.blocks,
         model.cross_attention,
         encoder.embed(batch.tokens, fields.position, fields.side, languages),
         memory_BTD,
-        batch.mask(SEEN_OF_OWN_SIDE[batch.objective.options.cs_self]),
+        own_mask,
         batch.mask(other_side),
-        distance_biases(encoder.distances, len(encoder.blocks), fields.position),
+        distance_biases(encoder.distances, len(encoder.blocks), fields.position, own_mask),
     )
 
 
