@@ -1,6 +1,8 @@
 # make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex, results/index.html
 # make smoke  the same at scale smoke: minutes, every code path, numbers that mean nothing
 # make report what Snakemake itself reports of the results that are there: results/report.html
+# make plan   what the jobs that are not done yet cost, before any of them starts; CONFIG, MACHINE and PLAN choose:
+#             make plan CONFIG="scale=paper" MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
 # make test   style, unit tests, the workflow's plans, and the smoke scale for real
 # make setup  only .venv        make lint  only style        make lock  write requirements.lock again
 #
@@ -20,7 +22,7 @@ TEST_STAMP := $(VENV)/.installed-for-tests
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all smoke test lint setup lock pdf report
+.PHONY: all smoke test lint setup lock pdf report plan
 .DELETE_ON_ERROR:
 
 all: setup
@@ -28,6 +30,11 @@ all: setup
 
 smoke: setup
 	$(SNAKEMAKE) --config scale=smoke -- $(RESULTS)
+
+# A line for each job goes to results/plan.csv.
+plan: setup
+	@python workflow/scripts/bill.py $(if $(CONFIG),--config $(CONFIG)) $(if $(MACHINE),--machine $(MACHINE)) $(PLAN) \
+	  --csv results/plan.csv -- $(or $(TARGETS),results/tables/all.tex)
 
 report: setup
 	$(SNAKEMAKE) $(RESULTS) pages

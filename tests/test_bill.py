@@ -1,0 +1,467 @@
+"""The bill: FLOPs and memory against trainings that ran, paths against brute force, and what is done is not in it."""
+
+import csv
+import dataclasses
+import io
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import bill
+import billing
+import jobs
+import plan
+import pretrain
+from engine import cost
+from engine.config import load_run
+from engine.dist import Ranks
+from engine.model import Block, CrossAttention, ModelConfig
+from engine.shards import read_manifest
+from errors import UserError
+from small_corpus import VOCABULARY
+from test_every_mix import MIXES, write
+from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+
+
+@pytest.fixture(scope="module")
+def machines(repository):
+    return billing.load_machines(repository)
+
+
+@pytest.fixture(scope="module")
+def paper(repository):
+    return plan.load_config(repository, {"scale": "paper"})
+
+
+def rate_of(machines: dict, name: str = "h100") -> billing.Rate:
+    own = machines["machines"][name]
+    return billing.Rate(own["peak"], "peak", name, own["memory"])
+
+
+# --- FLOPs -----------------------------------------------------------------------------------------------------------
+
+
+def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> None:  # noqa: F811
+    write(folder, mix, **changes)
+    torch.set_num_threads(1)
+    assert pretrain.pretrain(pretrain.make_parser("").parse_args(command(corpus, folder)[2:])) == 0
+
+
+def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:  # noqa: F811
+    """FLOPs that the bill says of a run, and what its training wrote."""
+    manifest = next((corpus / "shards").rglob("*.json"))
+    run = pretrain.fill_in(
+        load_run(folder / "run.yaml"), read_manifest(manifest)["vocabulary_size"], folder / "run.yaml"
+    )
+    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
+    estimate = billing.estimate_training(run, sources, 1, "")
+    own = cost.flops(run, estimate.seen)
+    return {name: value["ours"] for name, value in own.items()}, json.loads((folder / "cost.json").read_text())
+
+
+@pytest.mark.parametrize("name", [*MIXES])
+def test_flops_are_those_of_the_training(corpus, tmp_path, name):  # noqa: F811
+    """All steps of so short a run are in the sample, so that nothing is left to estimate."""
+    train(corpus, tmp_path, MIXES[name])
+    found, written = estimated(corpus, tmp_path)
+    # xlco fills its queue with the first items, and trains on the next ones
+    assert sum(found.values()) == pytest.approx(written["flops"], rel=0.01 if name == "infoxlm" else 1e-9)
+    assert set(found) == set(written["objectives"])
+
+
+def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa: F811
+    train(corpus, tmp_path, MIXES["ernie-m"], schedule={"steps": 150, "warmup_steps": 10})
+    monkeypatch.setattr(billing, "SAMPLED_TOKENS", 30 * 8 * 24)
+    found, written = estimated(corpus, tmp_path)
+    assert sum(found.values()) == pytest.approx(written["flops"], rel=0.01)
+    assert sum(found.values()) != written["flops"]
+
+
+def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):  # noqa: F811
+    train(corpus, tmp_path, MIXES["xlm"], batch={"rows": 64, "device_rows": 64})
+    monkeypatch.setattr(billing, "SAMPLED_ROWS", 16)
+    found, written = estimated(corpus, tmp_path)
+    assert sum(found.values()) == pytest.approx(written["flops"], rel=0.03)  # 16 rows of 24 tokens are packed worse
+
+
+def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(billing, "HEAD", 25)
+    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
+    for kind, own in billing.heads_of(sources, tmp_path).items():
+        for short, source in zip(own, sources[kind], strict=True):
+            shard, whole = billing.open_shard(short.manifests[0]), billing.open_shard(source.manifests[0])
+            size = len(shard.sentences) - 1
+            assert 20 < size <= 25 and shard.documents.tolist() == whole.documents[: len(shard.documents)].tolist()
+            assert shard.tokens.tolist() == whole.tokens[: whole.sentences[size]].tolist()
+            assert (short.name, short.probability) == (source.name, source.probability)
+
+
+def test_made_up_text_has_the_assumed_lines_and_fills_rows(paper, tmp_path):
+    sources = billing.made_up(tmp_path, 250002, 30)
+    for kind in ("mono", "bitext"):
+        about = read_manifest(sources[kind][0].manifests[0])
+        assert about["tokens"] / about["sentences"] == pytest.approx(30, rel=0.08)
+    run = billing.run_config(plan.resolve_run(paper, "xlm-r"), 250002)
+    estimate = billing.estimate_training(run, sources, 1, "")
+    slots = run.batch.rows * run.batch.row_length * run.schedule.steps
+    assert 0.9 * slots < estimate.seen["mmlm"].tokens < slots
+    assert estimate.padding == pytest.approx(1 - estimate.seen["mmlm"].tokens / slots)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["xlm", "ernie-m", "ppa", "veco", "mbart"])
+def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):  # noqa: F811
+    mix = {key: value for key, value in MIXES[name].items() if key != "schedule"}
+    data = {"mono": {"languages": ["de", "en", "hi"]}, "bitext": {"corpora": {"de-en": ["World"]}}}
+    write(tmp_path, mix, data=data)
+    values = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    run = pretrain.fill_in(load_run(tmp_path / "run.yaml"), VOCABULARY, tmp_path / "run.yaml")
+    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
+    run = pretrain.tell_sources(run, sources)
+    model = pretrain.PretrainingModel(run)
+    optimizer = pretrain.new_optimizer(model, run, pretrain.frozen_weights(model, run), 1)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+    optimizer.step()
+    held = [*model.parameters(), *model.buffers(), *(w.grad for w in model.parameters() if w.grad is not None)]
+    held += [own[key] for own in optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
+    expected = sum(tensor.numel() * tensor.element_size() for tensor in held)
+    size = billing.size_of(values, VOCABULARY)
+    assert billing.state_bytes(size, "replicate", 1) == expected
+    assert size.all == sum(weight.numel() for weight in model.parameters())
+    flat = 4 * size.trained
+    assert billing.state_bytes(size, "replicate", 8) == billing.state_bytes(size, "replicate", 1) + flat
+    cut = billing.state_bytes(size, "shard", 8)
+    blocks = [w for key, w in model.named_parameters() if ".blocks." in key or "cross_attention." in key]
+    assert size.sharded == sum(weight.numel() for weight in blocks)
+    assert cut < billing.state_bytes(size, "replicate", 8)
+
+
+@pytest.mark.parametrize(
+    ("precision", "cross", "dropout"), [*itertools.product(("fp32", "bf16"), (False, True), (0.0, 0.1))]
+)
+def test_activations_are_those_that_autograd_keeps(precision, cross, dropout):
+    config = ModelConfig(1, 128, 4, 512, 130, 100, dropout=dropout, attention_dropout=0.0)
+    B, T = 4, 64
+    block, reads = Block(config).train(), CrossAttention(config).train() if cross else None
+    weights = {p.data_ptr() for part in filter(None, (block, reads)) for p in part.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    x, memory = (torch.randn(B, T, config.width, requires_grad=True) for _ in range(2))
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"),
+    ):
+        x = block.self_attend(x, None)
+        block.feed_forward(reads(x, memory, None) if cross else x)
+    # casts of weights are kept too, once for all tokens
+    own = [t for key, t in kept.items() if key not in weights and (t.shape[0] in (B, B * T))]
+    measured = sum(tensor.untyped_storage().nbytes() for tensor in own) / (B * T)
+    mask = 2 if precision == "bf16" else 4  # a CPU's masks are numbers
+    assert billing.activation_bytes(config, precision, cross, mask) == pytest.approx(measured, rel=0.05)
+
+
+def test_what_does_not_fit_gets_rows_that_do(paper):
+    values = plan.resolve_run(paper, "xlm-r-large")
+    run, size = billing.run_config(values, 250002), billing.size_of(values, 250002)
+    room = 24e9
+    rows = billing.rows_that_fit(run, size, 64, room)
+    assert 0 < rows < run.batch.device_rows or billing.memory_bytes(run, size, 64) <= room
+    assert billing.memory_bytes(run, size, 64, rows) <= room < billing.memory_bytes(run, size, 64, rows + 1)
+    assert f"device_rows: {rows} " in billing.advice(run, size, 64, room)
+    assert "parallel: shard" in billing.advice(run, size, 64, 10.5e9)
+    assert "even one row" in billing.advice(run, size, 64, 1e9)
+
+
+# --- paths -----------------------------------------------------------------------------------------------------------
+
+
+def random_graph(draw: random.Random, size: int) -> tuple[list[list[int]], list[float]]:
+    after = [[j for j in range(i) if draw.random() < 0.3] for i in range(size)]
+    return after, [draw.randint(1, 20) / 2 for _ in range(size)]
+
+
+def longest_by_trying(after: list[list[int]], seconds: list[float]) -> float:
+    def ending(i: int) -> float:
+        return seconds[i] + max((ending(j) for j in after[i]), default=0.0)
+
+    return max(ending(i) for i in range(len(after)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_critical_path_is_the_longest_of_all(seed):
+    draw = random.Random(seed)
+    after, seconds = random_graph(draw, draw.randint(1, 12))
+    path = jobs.critical_path(after, seconds)
+    longest = longest_by_trying(after, seconds)
+    assert sum(seconds[i] for i in path) == longest
+    assert not after[path[0]] and all(a in after[b] for a, b in itertools.pairwise(path))
+    free = jobs.wall_time(after, seconds, {"jobs": 99}, lambda i: {"jobs": 1})
+    one = jobs.wall_time(after, seconds, {"jobs": 1}, lambda i: {"jobs": 1})
+    two = jobs.wall_time(after, seconds, {"jobs": 2}, lambda i: {"jobs": 1})
+    assert free == longest and one == sum(seconds)
+    assert max(longest, sum(seconds) / 2) <= two <= longest + (sum(seconds) - longest) / 2 + 1e-9  # Graham's bound
+
+
+def test_jobs_that_take_more_of_a_limit_wait_for_it():
+    uses = [{"gpus": 8.0}, {"gpus": 8.0}, {"gpus": 2.0}, {}]
+    assert jobs.wall_time([[]] * 4, [10, 10, 3, 30], {"gpus": 10}, lambda i: uses[i]) == 30
+    assert jobs.wall_time([[]] * 4, [10, 10, 3, 5], {"gpus": 8}, lambda i: uses[i]) == 23
+    with pytest.raises(ValueError, match="more than there is"):
+        jobs.wall_time([[]], [1], {"gpus": 4}, lambda i: {"gpus": 8.0})
+
+
+def test_a_circle_has_no_order():
+    assert jobs.in_order([[1], [], [0, 1]]) == [1, 0, 2]
+    with pytest.raises(ValueError, match="circle"):
+        jobs.in_order([[1], [0]])
+
+
+# --- what is to be done ----------------------------------------------------------------------------------------------
+
+SNAKEFILE = """
+rule all:
+    input: "c.txt"
+rule first:
+    output: "a.txt"
+    params: text=config.get("text", "one")
+    shell: "echo {params.text} > {output}"
+rule second:
+    input: "a.txt"
+    output: "b-{name}.txt"
+    resources: runtime=90
+    threads: 3
+    shell: "cp {input} {output}"
+rule third:
+    input: "b-x.txt", "b-y.txt"
+    output: "c.txt"
+    shell: "cat {input} > {output}"
+"""
+
+
+def snakemake(folder: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "all", "--", *arguments]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+
+
+def rules_of(found: tuple[list[jobs.Job], int]) -> tuple[list[str], int]:
+    return [job.rule for job in found[0]], found[1]
+
+
+def test_snakemake_says_what_is_done(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    found, done = jobs.planned_jobs([], ["all"])
+    assert ([job.rule for job in found], done) == (["first", "second", "second", "third", "all"], 0)
+    assert [job.after for job in found] == [(), (0,), (0,), (1, 2), (3,)]
+    assert (found[1].wildcards, found[1].runtime, found[1].threads) == ({"name": "x"}, 90, 1)  # of one core
+    assert found[1].outputs == ("b-x.txt",)
+
+    snakemake(tmp_path, "b-x.txt")
+    assert rules_of(jobs.planned_jobs([], ["all"])) == (["second", "third", "all"], 2)
+    # the file is there, but it is of another text: a look at the files would not see it
+    assert rules_of(jobs.planned_jobs(["text=two"], ["all"])) == (["first", "second", "second", "third", "all"], 0)
+    snakemake(tmp_path, "c.txt")
+    assert rules_of(jobs.planned_jobs([], ["c.txt"])) == ([], 4)
+
+
+def test_mistakes_are_named(tmp_path, monkeypatch, machines, paper, repository):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    with pytest.raises(UserError, match=r"nothing\.txt: No rule to produce nothing\.txt"):
+        jobs.planned_jobs([], ["nothing.txt"])
+    with pytest.raises(UserError, match=r"--config: .*'text'"):
+        jobs.planned_jobs(["text"], ["all"])
+    with pytest.raises(UserError, match="--machine: 'h300' is unknown; did you mean"):
+        billing.choose_rate(paper, machines, "h300", None, None)
+    with pytest.raises(UserError, match="--flops-per-second: 0 is no rate"):
+        billing.choose_rate(paper, machines, None, None, 0)
+    with pytest.raises(UserError, match="--utilisation: 40 is not between"):
+        billing.choose_rate(paper, machines, "h100", 40, None)
+    silent = {**machines, "machines": {"h100": {**machines["machines"]["h100"], "peak": {}}}}
+    with pytest.raises(UserError, match=r"h100\.peak: no FLOP/s"):
+        billing.choose_rate(paper, silent, "h100", None, None)
+    volta = billing.choose_rate(paper, machines, "v100", None, None)
+    with pytest.raises(UserError, match=r"v100\.peak: no bf16, in which pretrain"):
+        volta.of("bf16", "pretrain run=xlm-r")
+    slow = yaml.safe_load((repository / billing.MACHINES).read_text())
+    slow["machines"]["h100"]["utilisation"] = 40
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/schemas").symlink_to(repository / "config/schemas")
+    (tmp_path / billing.MACHINES).write_text(yaml.safe_dump(slow))
+    with pytest.raises(UserError, match=r"machines\.yaml, machines\.h100\.utilisation: must be at most 1, is 40"):
+        billing.load_machines(tmp_path)
+
+
+# --- rates and prices ------------------------------------------------------------------------------------------------
+
+
+def test_the_rate_is_given_or_a_machine_s_or_measured(paper, machines, tmp_path):
+    assert billing.choose_rate(paper, machines, None, None, 2e14).of("fp32", "") == 2e14
+    assert billing.choose_rate(paper, machines, "a100", 0.5, None).of("bf16", "") == 156e12
+    bare = dataclasses.replace(paper, root=tmp_path)
+    assert "assumed" in billing.choose_rate(bare, machines, None, None, None).source
+    for seed, rate in enumerate((8e14, 4e14, 6e14), start=1):
+        folder = tmp_path / f"results/paper/runs/xlm-r/seed-{seed}"
+        folder.mkdir(parents=True)
+        content = {"flops_per_second": rate, "world_size": 4, "device": "a card"}
+        (folder / "cost.json").write_text(json.dumps(content))
+    found = billing.choose_rate(bare, machines, None, None, None)
+    assert found.of("bf16", "") == 1.5e14 and found.source == "measured in 3 trainings of this scale on a card"
+    assert billing.choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.4 * 989.4e12)
+
+
+def job(number: int, rule: str, after: tuple[int, ...] = (), runtime: float = 0, **wildcards: str) -> jobs.Job:
+    outputs = (f"results/paper/raw/{wildcards['path']}",) if rule == "download" else ()
+    return jobs.Job(number, rule, wildcards, outputs, 8, runtime, after)
+
+
+FIRST = job(0, "download", path="data.statmt.org/cc-100/am.txt.xz")
+SOME = [
+    FIRST,
+    job(1, "split_corpus_mono", (0,), corpus="cc-100", lang="am"),
+    job(2, "encode_corpus", (1,), kind="mono", corpus="cc-100", name="am", shard="0"),
+    job(3, "pretrain", (2,), 1440, run="xlm-r", seed="1"),
+    job(4, "finetune", (3,), 1440, run="xlm-r", task="xnli", setting="cross-lingual-transfer", seed="1"),
+    job(5, "predict", (4,), 120, run="xlm-r", task="xnli", setting="cross-lingual-transfer", seed="1"),
+    job(6, "score", (5,), 30, run="xlm-r", task="xnli", setting="cross-lingual-transfer", seed="1"),
+]
+
+
+@pytest.fixture(scope="module")
+def bare(paper, tmp_path_factory):
+    """The configuration of the paper scale where nothing is done."""
+    root = tmp_path_factory.mktemp("bare")
+    (root / "config").symlink_to(paper.root / "config")
+    return dataclasses.replace(paper, root=root)
+
+
+@pytest.fixture(scope="module")
+def bills(bare, machines):
+    return billing.price(bare, machines, rate_of(machines), SOME)
+
+
+def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
+    download, split, encode, training, finetuning, prediction, score = bills
+    known = bare.datasets["cc-100/am"].bytes
+    assert download.network == download.disk == known and "published" in download.basis
+    text = known * machines["assumed"]["text_per_download"]["mono"]
+    assert split.disk == pytest.approx(text / machines["assumed"]["text_per_archive"])
+    assert encode.tokens == pytest.approx(text * 0.7 / 5 / bare.scale["shards"]["mono"])
+    assert training.devices == 64 and training.device_hours == 64 * training.seconds / 3600
+    start = machines["assumed"]["start"]["gpu"]
+    assert training.seconds == pytest.approx(start + training.flops / (64 * 989.4e12))
+    assert "made" not in training.basis and "30 tokens assumed" in training.basis
+    # 392,702 rows, 5 epochs, of 1.7 lines of 30 tokens and marks; dev 20 times
+    trained, scored = 392702 * 5 * 54, 2490 * 20 * 54
+    assert finetuning.tokens == trained + scored
+    block = 12 * (8 * 768**2 + 4 * 768 * 3072 + 4 * 54 * 768)
+    assert finetuning.flops == pytest.approx((3 * trained + scored) * block)
+    assert prediction.tokens == 15 * 5010 * 54
+    assert (score.flops, score.devices, score.seconds) == (0, 0, machines["assumed"]["start"]["cpu"])
+
+
+def test_every_run_and_every_task_has_a_price(bare, machines):
+    """At the paper's size, whatever tables select: each run, and each task and setting with the recipe of some run."""
+    asked = [job(0, "pretrain", run=run, seed="1") for run in bare.pretrained]
+    for run, task, setting in plan.all_needs(bare):
+        if run in bare.pretrained:
+            trained = plan.trained_as(bare, task, setting)
+            kind = "train_translator" if bare.tasks[task]["kind"] == "translation" else None
+            kind = kind or ("finetune_retrieval" if setting in plan.bitext_settings(bare, task) else "finetune")
+            rules = [kind] if trained == (task, setting) else []
+            rules += ["translate", "validate_translator"] if kind == "train_translator" else ["predict"]
+            asked += [job(0, rule, run=run, task=task, setting=setting, seed="1") for rule in rules]
+    found = billing.price(bare, machines, rate_of(machines), asked)
+    assert len(found) > 500
+    for own in found:
+        steps = plan.resolve_run(bare, own.job.wildcards["run"])["schedule"]["steps"]
+        assert (own.flops > 0 and own.seconds > 0) or (own.job.rule == "pretrain" and not steps), own.job.name
+        assert own.basis and (
+            own.memory > 0 or own.job.rule in ("predict", "translate", "validate_translator") or not steps
+        )
+
+
+def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines, tmp_path):
+    limits = bill.Limits(100, None, 4, 10)
+    text, critical = bill.report(bills, 5, bare, rate_of(machines), limits)
+    rows = [*csv.DictReader(io.StringIO(bill.as_csv(bills, critical)))]
+    total = bill.total_of(bills)
+    for column, expected in (
+        ("tokens", total.tokens),
+        ("flops", total.flops),
+        ("gpu_hours", total.device_hours),
+        ("core_hours", total.core_hours),
+        ("disk_bytes", total.disk),
+        ("network_bytes", total.network),
+    ):
+        assert sum(float(row[column]) for row in rows) == pytest.approx(expected, rel=1e-8), column
+    last = next(line for line in text.splitlines() if line.startswith("total"))
+    assert last.split() == " ".join(["total", *total.cells()]).split()
+    by_rule = bill.sums(bills, lambda own: own.job.rule)
+    assert sum(own.flops for own in by_rule.values()) == pytest.approx(total.flops)
+    assert [row["critical"] for row in rows] == ["yes"] * 7 and critical == [*range(7)]  # each waits for the one before
+    assert "7 jobs to run, 5 done" in text
+
+
+def test_what_time_and_memory_do_not_allow_is_said(bills, bare, machines):
+    slow = [dataclasses.replace(own, seconds=own.seconds * 500) for own in bills]
+    text = "\n".join(bill.beyond_limits(slow, bill.Limits(100, None, 4, 2)))
+    assert "1 jobs of finetune need more than their runtime of 24 h and do not resume" in text
+    assert "1 jobs of pretrain need more than the profile's 3 submissions of 24 h each" in text
+    small = rate_of(machines)
+    small = dataclasses.replace(small, memory=8e9)
+    found = billing.price(bare, machines, small, SOME)
+    [line, *_] = [line for line in bill.unfit(found) if "pretrain" in line]
+    assert "of 8.0 GB; batch.device_rows" in line
+    with pytest.raises(UserError, match="--gpus: 8, but one job takes 64"):
+        bill.report(bills, 0, bare, rate_of(machines), bill.Limits(100, 8, 4, 10))
+
+
+def test_numbers_are_readable():
+    assert [bill.short(value) for value in (0, 0.5, 123, 99999, 1.234e21)] == ["0", "0.5", "123", "99,999", "1.23e21"]
+    assert [bill.size_words(value) for value in (0, 12, 3.2e9, 6.41e12, 250e12)] == [
+        "0", "12 B", "3.2 GB", "6.4 TB", "250 TB"
+    ]  # fmt: skip
+    assert [bill.time_words(value) for value in (30, 90, 7200, 5 * 86400)] == ["30 s", "1.5 min", "2.0 h", "5.0 days"]
+
+
+# --- as a person runs it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.dag
+def test_the_script_bills_the_smoke_scale(repository, tmp_path):
+    for name in ("config", "workflow", "Snakefile", "slurm", "reference", "envs"):
+        (tmp_path / name).symlink_to(repository / name)
+    command = [sys.executable, "workflow/scripts/bill.py", "--config", "scale=smoke", "--csv", "plan.csv"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = [*csv.DictReader(io.StringIO((tmp_path / "plan.csv").read_text()))]
+    assert f"Scale smoke: {len(rows):,} jobs to run, 0 done" in done.stdout
+    assert {row["run"] for row in rows if row["rule"] == "pretrain"} == {"random-init", "xlm", "xlm-r"}
+    for row in rows:
+        assert all(int(other) < int(row["job"]) for other in row["after"].split())
+    wrong = subprocess.run(
+        [*command[:2], "--config", "scale=smok"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert wrong.returncode == 2 and "scale: 'smok' is unknown; did you mean 'smoke'" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_ranks_of_a_sample_are_one_process():
+    assert Ranks().world_size == 1

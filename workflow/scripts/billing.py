@@ -1,0 +1,802 @@
+"""What each job costs, before it runs: tokens, FLOPs, time, disk, network, memory of a device. bill.py prints it.
+
+A pre-training's FLOPs are counted as pretrain.py counts them afterwards (engine/cost.py), from what its objectives see
+in a sample of steps: steps of its own shards where they are made, else of made-up text with lines of an assumed length.
+A fine-tuning's follow from its recipe and the sizes of the task's files. Whatever is assumed stands in
+config/machines.yaml or in the constants here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import statistics
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import plan
+import pretrain
+from comparisons import GIVEN_VOCABULARIES
+from engine import cost
+from engine.config import ObjectiveConfig, RunConfig, content_hash
+from engine.cost import Pass, Seen
+from engine.data import Source
+from engine.dist import Ranks
+from engine.model import ModelConfig
+from engine.objectives import OBJECTIVES
+from engine.objectives.mlm import CHUNK
+from engine.options import DESCRIPTIONS
+from engine.shards import open_shard, read_manifest, write_shard
+from errors import UserError
+from jobs import Job
+from typed import build
+from yamlfiles import did_you_mean, read_yaml
+
+MACHINES = "config/machines.yaml"
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Machines
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Floating-point operations per second of one device in a training, and where the number is from."""
+
+    by_precision: dict[str, float]
+    source: str
+    machine: str
+    memory: float  # bytes of one device
+
+    @property
+    def shown(self) -> float:
+        return max(self.by_precision.values())
+
+    def of(self, precision: str, what: str) -> float:
+        if precision not in self.by_precision:
+            raise UserError(
+                f"{MACHINES}, machines.{self.machine}.peak: no {precision}, in which {what} computes; choose another "
+                "machine, or give --flops-per-second"
+            )
+        return self.by_precision[precision]
+
+
+def load_machines(root: Path) -> dict:
+    content = read_yaml(root / MACHINES, MACHINES)
+    plan.check_schema(root, content, "machines", MACHINES)
+    for kind, name in content["default"].items():
+        if name not in content["machines"]:
+            raise UserError(
+                f"{MACHINES}, default.{kind}: '{name}' is unknown; {did_you_mean(name, content['machines'])}"
+            )
+    return content
+
+
+def choose_rate(
+    config: plan.Config, machines: dict, name: str | None, utilisation: float | None, flops_per_second: float | None
+) -> Rate:
+    """The given rate; else that of the named machine; else what earlier trainings of this scale reached; else that of
+    the default machine."""
+    known = machines["machines"]
+    if name is not None and name not in known:
+        raise UserError(f"--machine: '{name}' is unknown; {did_you_mean(name, known)}")
+    chosen = name or machines["default"]["gpu" if asks_for_gpus(config) else "cpu"]
+    machine = known[chosen]
+    if flops_per_second is not None:
+        if flops_per_second <= 0:
+            raise UserError(f"--flops-per-second: {flops_per_second:g} is no rate; give a positive number, as 2e14")
+        return Rate(dict.fromkeys(("bf16", "fp32"), flops_per_second), "given", chosen, machine["memory"])
+    if name is None and utilisation is None and (found := measured_rate(config)):
+        rate, source = found
+        return Rate(dict.fromkeys(("bf16", "fp32"), rate), source, chosen, machine["memory"])
+    if not machine["peak"]:
+        raise UserError(
+            f"{MACHINES}, machines.{chosen}.peak: no FLOP/s; write the rates of its precisions there, or give "
+            "--flops-per-second"
+        )
+    share = machine["utilisation"] if utilisation is None else utilisation
+    if not 0 < share <= 1:
+        raise UserError(f"--utilisation: {share:g} is not between 0 and 1")
+    rates = {precision: share * peak for precision, peak in machine["peak"].items()}
+    return Rate(rates, f"{share:.0%} of the peak of {machine['name']} (assumed)", chosen, machine["memory"])
+
+
+def asks_for_gpus(config: plan.Config) -> bool:
+    return any(own.get("gpu", 0) for own in config.scale.get("resources", {}).values())
+
+
+def measured_rate(config: plan.Config) -> tuple[float, str] | None:
+    """Per device, the median over the finished trainings of this scale; on the commonest kind of device."""
+    found: dict[str, list[float]] = {}
+    for kind in ("runs/*", "translators/*/*/*"):
+        for path in sorted((config.root / f"results/{config.scale_name}").glob(f"{kind}/seed-*/cost.json")):
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                if content["flops_per_second"]:
+                    rate = content["flops_per_second"] / content["world_size"]
+                    found.setdefault(content["device"], []).append(rate)
+            except (ValueError, KeyError, TypeError):
+                raise UserError(f"{path}: not the cost of a training; delete it and train again") from None
+    if not found:
+        return None
+    device, rates = max(found.items(), key=lambda item: (len(item[1]), item[0]))
+    return statistics.median(rates), f"measured in {len(rates)} trainings of this scale on {device}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a training sees: a sample of its steps
+
+SAMPLED_TOKENS = 80_000  # slots of the sample of each objective
+SAMPLED_ROWS = 64  # of a step, at most: more are packed no better
+HEAD = 20_000  # sentences of a source, its first ones: all of a mini-world
+MADE_UP = 4_000  # sentences of made-up text
+LINES = 8  # of a document of made-up text
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training sees over its steps, by objective."""
+
+    seen: dict[str, Seen]
+    padding: float  # share of the slots that hold no token
+    basis: str
+
+
+def run_config(values: dict, vocabulary: int) -> RunConfig:
+    """A resolved run as the engine has it."""
+    values = {key: value for key, value in values.items() if key not in ("paper", "decoder")}
+    values["schedule"] = {key: value for key, value in values["schedule"].items() if key != "steps_share"}
+    run = build(RunConfig, values, "")
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
+
+
+def estimate_training(
+    run: RunConfig, sources: dict[str, list[Source]], seed: int, basis: str, known: dict | None = None
+) -> Estimate:
+    """Of `sources` as pretrain.py reads them. `known` keeps what was sampled, for other runs of these sources."""
+    run, known = pretrain.tell_sources(run, sources), {} if known is None else known
+    in_turn = len(run.objectives) if run.schedule.alternate else 1
+    seen, tokens, slots = {}, 0.0, 0.0
+    for number, objective in enumerate(run.objectives):
+        steps = len(range(number % in_turn, run.schedule.steps, in_turn))
+        rows, length = objective.rows or run.batch.rows, objective.row_length or run.batch.row_length
+        # neither weight nor seed changes the numbers, nor what an objective knows of its sources, which are the same
+        what = dataclasses.replace(objective, weight=1.0, sources=())
+        key = repr((what, rows, length, steps, early_steps(run, objective, steps)))
+        if key not in known:
+            known[key] = _seen_of(run, objective, sources, seed, steps)
+        seen[objective.name] = known[key]
+        tokens, slots = tokens + seen[objective.name].tokens, slots + steps * rows * length
+    return Estimate(seen, 1 - tokens / slots if slots else 0.0, basis)
+
+
+def _seen_of(run: RunConfig, objective: ObjectiveConfig, sources: dict, seed: int, steps: int) -> Seen:
+    """The first steps that the training itself would draw, each for as many as it stands for; where the batch is large,
+    of fewer rows."""
+    rows, length = objective.rows or run.batch.rows, objective.row_length or run.batch.row_length
+    sampled = min(rows, SAMPLED_ROWS)
+    draws = min(steps, max(4, SAMPLED_TOKENS // (sampled * length)))
+    small = dataclasses.replace(objective, rows=sampled)
+    mixture = pretrain.build_mixture(run, small, sources, seed, None)
+    early = early_steps(run, objective, steps)
+    total = np.zeros(len(pretrain.COUNTED))
+    for draw in range(draws):
+        # the draws stand for the whole training, one after the other; of a first step BTMLM leaves the slots out
+        share = min(1.0, max(0.0, early * draws / steps - draw))
+        for batch in pretrain.next_batches(run, small, mixture, Ranks(), 1):
+            later = _counts(batch)
+            if share:
+                OBJECTIVES[objective.name].prepare(None, batch)
+            total += share * _counts(batch) + (1 - share) * later
+    return Seen(*(float(value) * steps / draws * rows / sampled for value in total))
+
+
+def early_steps(run: RunConfig, objective: ObjectiveConfig, steps: int) -> float:
+    """How many steps of BTMLM are without a translation."""
+    if DESCRIPTIONS[objective.name].form != "placeholders":
+        return 0.0
+    share = max(objective.options.start_share, run.schedule.warmup_steps / max(1, run.schedule.steps))
+    return min(1.0, share) * steps if share * run.schedule.steps >= 1 else 0.0
+
+
+def _counts(batch) -> np.ndarray:
+    """In the order of Seen."""
+    tokens, items, attended = pretrain.seen_in(batch)
+    values = {"tokens": tokens, "items": items, "attended": attended, "predictions": len(batch.targets)}
+    return np.array([values[name] for name in pretrain.COUNTED], float)
+
+
+def heads_of(sources: dict[str, list[Source]], folder: Path) -> dict[str, list[Source]]:
+    """Sources with at most so many sentences: a longer one is copied as far as that."""
+    return {kind: [_head_of(source, folder) for source in own] for kind, own in sources.items()}
+
+
+def _head_of(source: Source, folder: Path) -> Source:
+    if sum(read_manifest(path)["sentences"] for path in source.manifests) <= HEAD:
+        return source
+    shard = open_shard(source.manifests[0])
+    documents = max(1, int(np.searchsorted(shard.documents, HEAD, side="right")) - 1)
+    sentences = int(shard.documents[documents])
+    lengths = np.diff(shard.sentences[: sentences + 1])
+    batch = (shard.tokens[: shard.sentences[sentences]], lengths, np.diff(shard.documents[: documents + 1]))
+    manifest = folder / source.kind / source.corpus / source.name / "0.json"
+    about = shard.manifest
+    write_shard(manifest, [batch], source.kind, about["vocabulary_size"], about["vocabulary_sha256"], "")
+    return dataclasses.replace(source, manifests=(manifest,))
+
+
+def made_up(folder: Path, vocabulary: int, sentence_tokens: float) -> dict[str, list[Source]]:
+    """Text of English and another language, and pairs of them: lines of an assumed mean length, geometric."""
+    rng = np.random.default_rng(0)
+    sources: dict[str, list[Source]] = {"mono": [], "bitext": []}
+    for kind, name, lines in (("mono", "en", LINES), ("mono", "xx", LINES), ("bitext", "en-xx", 2)):
+        lengths = np.clip(rng.geometric(1 / sentence_tokens, MADE_UP), 3, 4 * sentence_tokens).astype(np.int64)
+        if kind == "bitext":
+            lengths[1::2] = np.maximum(3, (lengths[::2] * rng.uniform(0.7, 1.4, MADE_UP // 2)).astype(np.int64))
+        tokens = rng.integers(4, vocabulary - 1, lengths.sum())
+        manifest = folder / kind / name / "0.json"
+        write_shard(manifest, [(tokens, lengths, np.full(MADE_UP // lines, lines))], kind, vocabulary, "made up", "")
+        sources[kind].append(Source(kind, "made-up", name, 0.5 if kind == "mono" else 1.0, (manifest,)))
+    return sources
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sizes and memory of a model
+
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers of parameters, and bytes of what is no parameter."""
+
+    all: int
+    trained: int
+    kept: int  # in the final weights
+    sharded: int  # of all, in blocks: what `parallel: shard` cuts over the devices
+    buffers: int
+
+
+@cache
+def _size_of(key: str, vocabulary: int) -> Size:
+    values = json.loads(key)
+    run = run_config(values, vocabulary)
+    with torch.device("meta"):
+        model = pretrain.PretrainingModel(run)
+    languages = len(plan.languages_of(values["data"]))
+
+    def numbers(tensor: torch.Tensor) -> int:
+        """A table of languages has no row yet: nobody told the model its sources."""
+        return tensor.numel() if tensor.shape[:1] != (0,) else languages * math.prod(tensor.shape[1:])
+
+    left_out = tuple(f"{n}." for own in run.objectives for n in OBJECTIVES[own.name].training_only)
+    frozen = pretrain.frozen_weights(model, run)
+    count = {name: numbers(weight) for name, weight in model.named_parameters()}
+    return Size(
+        sum(count.values()),
+        sum(number for name, number in count.items() if name not in frozen),
+        sum(number for name, number in count.items() if not name.startswith(left_out)),
+        sum(number for name, number in count.items() if re.search(r"(^|\.)(blocks|cross_attention)\.", name)),
+        sum(numbers(buffer) * buffer.element_size() for buffer in model.buffers()),
+    )
+
+
+def size_of(values: dict, vocabulary: int) -> Size:
+    """Of a resolved run; from the shapes of its model, which is not made."""
+    own = {key: values[key] for key in ("name", "data", "model", "objectives", "batch", "optimizer", "schedule", "init")
+           if key in values}  # fmt: skip
+    return _size_of(json.dumps(own, sort_keys=True), vocabulary)
+
+
+def state_bytes(size: Size, parallel: str, devices: int) -> float:
+    """Weights, gradients and both moments of AdamW in fp32, and on several devices the gradients as one message."""
+    share = 1 / devices if parallel == "shard" else 1.0
+    cut = size.sharded if parallel == "shard" else 0
+    whole, trained_whole = size.all - cut, max(0, size.trained - cut)
+    trained_cut = min(cut, size.trained)
+    flat = 4 * trained_whole if devices > 1 else 0
+    return 4 * (whole + cut * share) + 12 * (trained_whole + trained_cut * share) + flat + size.buffers
+
+
+def activation_bytes(model: ModelConfig, precision: str, cross: bool = False, mask: int = 1) -> float:
+    """What one token leaves of one block for the way back: what matrix products, GELU and attention read, and in fp32
+    what LayerNorm reads; of a decoder's block also that of its cross-attention. Dropout leaves `mask` bytes a number: 1
+    on a GPU."""
+    h, own = model.width, 2 if precision == "bf16" else 4
+    dropped = mask * h if model.dropout else 0
+    kept = own * (6 * h + 2 * model.ffn) + 2 * 4 * h + 4 * (model.heads + 4) + 2 * dropped
+    return kept + (own * 6 * h + 4 * h + 4 * (model.heads + 2) + dropped if cross else 0)
+
+
+def memory_bytes(run: RunConfig, size: Size, devices: int, device_rows: int | None = None) -> float:
+    """At the peak of a step: states, the activations of the costliest objective's trained passes, logits of a chunk."""
+    rows = device_rows or run.batch.device_rows
+    most = 0.0
+    for objective in run.objectives:
+        on_device = math.ceil((objective.rows or run.batch.rows) / devices)
+        tokens = min(rows, on_device) * (objective.row_length or run.batch.row_length)
+        seen = Seen(tokens, objective.mask.rate * tokens, max(1.0, tokens / 60), tokens * 60)
+        own = 0.0
+        for one in cost.passes(run, objective, seen):
+            if one.trained:
+                own += one.tokens * one.layers * activation_bytes(run.model, run.precision, one.cross)
+                own += one.tokens * 4 * run.model.width * 3  # embeddings, their LayerNorm, the last states
+                own += one.tokens * one.layers * dense_scores(run.model, objective, run)
+        logits = (
+            min(CHUNK, seen.predictions) * run.model.vocabulary * (4 * 3 + (2 * 2 if run.precision == "bf16" else 0))
+        )
+        most = max(most, own + logits)
+    cast = 2 * size.all if run.precision == "bf16" else 0  # copies of the weights that products read
+    return state_bytes(size, run.parallel, devices) + cast + most
+
+
+def dense_scores(model: ModelConfig, objective: ObjectiveConfig, run: RunConfig) -> float:
+    """Of one token in one block, where a bias by distance is added to scores that FlexAttention does not compute."""
+    if not model.relative_bias or not model.attention_dropout:
+        return 0.0
+    return model.heads * (objective.row_length or run.batch.row_length) * (2 if run.precision == "bf16" else 4)
+
+
+def rows_that_fit(run: RunConfig, size: Size, devices: int, memory: float) -> int:
+    """The most device_rows, 0 if one is too many."""
+    low, high = 0, max(run.batch.device_rows, 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if memory_bytes(run, size, devices, middle) <= memory else (low, middle - 1)
+    return low
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Jobs
+
+
+@dataclass
+class Bill:
+    """What one job costs."""
+
+    job: Job
+    tokens: float = 0.0
+    flops: float = 0.0
+    devices: int = 0  # GPUs
+    seconds: float = 0.0
+    disk: float = 0.0  # bytes that stay
+    scratch: float = 0.0  # bytes that go when it has ended
+    network: float = 0.0
+    memory: float = 0.0  # bytes of one device, 0: nobody computed it
+    room: float = 0.0  # bytes that one device has
+    basis: str = ""
+    advice: str = ""
+
+    @property
+    def device_hours(self) -> float:
+        return self.devices * self.seconds / 3600
+
+    @property
+    def core_hours(self) -> float:
+        return 0.0 if self.devices else self.job.threads * self.seconds / 3600
+
+
+GPU_RULES = (
+    "pretrain",
+    "train_translator",
+    "finetune",
+    "finetune_retrieval",
+    "predict",
+    "translate",
+    "validate_translator",
+)
+RESUMES = ("pretrain", "train_translator")
+ENCODED = {"encode_corpus", "plan_sampling_run", "plan_sampling_translator"}
+
+# How long rows are, in sentences: a pair of them, a sentence in words, a question with its context.
+SENTENCES_IN_ROW = {"classification": 1.7, "tagging": 1.0, "question-answering": 6.0}
+WINDOWS = 1.1  # that a question with its context is cut into
+ROWS_OF_PART = 1000  # of a language, where a task does not say it
+# What a scale's world calls the sizes of a task.
+WORLD_SIZES = {
+    "xnli": "nli", "paws-x": "paraphrase", "ud-pos": "pos", "wikiann-ner": "ner", "conll-ner": "ner", "xquad": "qa",
+    "mlqa": "qa", "tydiqa-goldp": "qa", "wmt14-en-de": "translation", "wmt14-en-fr": "translation",
+}  # fmt: skip
+
+
+@dataclass
+class Pricing:
+    """Everything that the costs of jobs follow from."""
+
+    config: plan.Config
+    machines: dict
+    rate: Rate
+    folder: Path  # for made-up text
+    _samples: dict[str, tuple] = field(default_factory=dict)  # what is read -> its sources, what was sampled of them
+    _measured: dict[tuple[str, str], list[float]] | None = None
+
+    @property
+    def assumed(self) -> dict:
+        return self.machines["assumed"]
+
+    @cached_property
+    def results(self) -> Path:
+        return self.config.root / f"results/{self.config.scale_name}"
+
+    @cached_property
+    def vocabulary(self) -> int:
+        chosen = self.config.scale["vocabulary"]
+        return GIVEN_VOCABULARIES[chosen["given"]] if "given" in chosen else chosen["size"]
+
+    @cached_property
+    def dataset_of(self) -> dict:
+        return {dataset.path: dataset for dataset in self.config.datasets.values()}
+
+    @cached_property
+    def made_up(self) -> dict[str, list[Source]]:
+        return made_up(self.folder / "made-up", self.vocabulary, self.assumed["sentence_tokens"])
+
+    @cached_property
+    def sentence_tokens(self) -> float:
+        """Of a line, of the shards that are there, or as assumed."""
+        found = [read_manifest(path) for path in sorted(self.results.glob("shards/mono/*/*/0.json"))]
+        sentences = sum(manifest["sentences"] for manifest in found)
+        return sum(m["tokens"] for m in found) / sentences if sentences else self.assumed["sentence_tokens"]
+
+    def bill(self, jobs: Sequence[Job]) -> list[Bill]:
+        rules = {job.number: job.rule for job in jobs}
+        return [self.of(job, {rules[i] for i in job.after}) for job in jobs]
+
+    def of(self, job: Job, waits_for: set[str]) -> Bill:
+        """`waits_for`: the rules of the jobs before it that are not done."""
+        found = Bill(job, devices=self.gpus(job.rule))
+        if job.rule in RESUMES:
+            self.training(found, encoded=not waits_for & ENCODED)
+        elif job.rule in ("finetune", "finetune_retrieval", "predict", "translate", "validate_translator"):
+            EVALUATIONS[job.rule](self, found)
+        elif job.rule == "download":
+            self.download(found)
+        elif (
+            job.rule.removesuffix("_mono").removesuffix("_bitext") in self.assumed["text"]
+            or job.rule in self.assumed["text"]
+        ):
+            self.text_job(found)
+        if not found.seconds:
+            self.time(found)
+        return found
+
+    # --- time
+
+    def gpus(self, rule: str) -> int:
+        own = self.config.scale.get("resources", {}).get(rule, {})
+        return own.get("gpu", 0) * own.get("nodes", 1)
+
+    def processes(self, job: Job) -> int:
+        """The devices that compute: GPUs, or one process."""
+        return max(1, self.gpus(job.rule))
+
+    def time(self, found: Bill, precision: str = "fp32") -> None:
+        """Seconds: of a training by its FLOPs; of others as jobs of their kind took at this scale, else by FLOPs, else
+        nothing but starting."""
+        job = found.job
+        start = self.assumed["start"]["gpu" if found.devices else "cpu"]
+        measured = self.measured(job)
+        if measured is not None and job.rule not in RESUMES:
+            found.seconds = measured
+            found.basis = "; ".join(filter(None, [found.basis, "time as measured of such jobs at this scale"]))
+            return
+        computing = 0.0
+        if found.flops:
+            rate = self.rate.of(precision, job.name)
+            per_core = (
+                self.machines["machines"][self.rate.machine]["device"] == "cpu" and "measured" not in self.rate.source
+            )
+            computing = found.flops / (rate * (job.threads if per_core else self.processes(job)))
+        found.seconds = start + computing
+
+    def measured(self, job: Job) -> float | None:
+        """The median of the seconds that finished jobs of this rule, and of this task if it has one, took."""
+        if self._measured is None:
+            self._measured = {}
+            for path in sorted((self.results / "benchmarks").rglob("*.tsv")):
+                parts = path.relative_to(self.results / "benchmarks").with_suffix("").parts
+                try:
+                    seconds = float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
+                except (IndexError, ValueError):
+                    continue  # cut off; its job runs again
+                for key in (
+                    (parts[0], ""),
+                    (parts[0], parts[2] if len(parts) > 3 else parts[1] if len(parts) > 1 else ""),
+                ):
+                    self._measured.setdefault(key, []).append(seconds)
+        family = job.rule.removesuffix("_mono").removesuffix("_bitext").removesuffix("_run").removesuffix("_translator")
+        for rule in (job.rule, family):
+            for key in ((rule, job.wildcards.get("task", "-")), (rule, "")):
+                if key in self._measured:
+                    return statistics.median(self._measured[key])
+        return None
+
+    # --- trainings
+
+    def training(self, found: Bill, encoded: bool) -> None:
+        job, names = found.job, found.job.wildcards
+        if job.rule == "pretrain":
+            values = plan.resolve_run(self.config, names["run"])
+            place = self.results / "runs" / names["run"]
+        else:
+            values = plan.resolve_translator(self.config, names["run"], names["task"], names["setting"])
+            place = self.results / "translators" / names["run"] / names["task"] / names["setting"]
+        run = run_config(values, self.vocabulary)
+        size, devices = size_of(values, self.vocabulary), self.processes(job)
+        found.disk = 4 * size.kept
+        if not run.schedule.steps:
+            found.basis = "untrained: no steps"
+            return
+        plan_file = place / "sampling_plan.tsv"
+        estimate = self.sample(run, plan_file if encoded and plan_file.is_file() else None, int(names["seed"]))
+        left = (
+            1
+            - self.steps_done(values, plan_file, place / f"seed-{names['seed']}", int(names["seed"]))
+            / run.schedule.steps
+        )
+        found.tokens = left * sum(seen.tokens for seen in estimate.seen.values())
+        found.flops = left * sum(own["ours"] for own in cost.flops(run, estimate.seen).values())
+        found.basis = f"{estimate.basis}, {estimate.padding:.1%} of the slots empty"
+        if left < 1:
+            found.basis += f"; {1 - left:.0%} of its steps are done"
+        checkpoint = 4 * size.all + 8 * size.trained + size.buffers
+        found.scratch = (run.checkpoint.keep + 1) * checkpoint + run.checkpoint.snapshots * 4 * size.all
+        found.memory, found.room = memory_bytes(run, size, devices), self.room(job)
+        if found.memory > found.room:
+            found.advice = advice(run, size, devices, found.room)
+        self.time(found, run.precision)
+
+    def room(self, job: Job) -> float:
+        """Bytes of a device: of a GPU, or what the scale gives a job on a CPU."""
+        if self.gpus(job.rule):
+            return self.rate.memory
+        return 1e6 * self.config.scale.get("resources", {}).get(job.rule, {}).get("mem_mb", 4000)
+
+    def sample(self, run: RunConfig, plan_file: Path | None, seed: int) -> Estimate:
+        """One sample for all runs and seeds that read the same."""
+        text = plan_file.read_text(encoding="utf-8") if plan_file else ""
+        limit = run.data.get("bitext", {}).get("limit")
+        key = f"{text}{limit if plan_file else ''}"
+        if key not in self._samples:
+            sources = self.made_up
+            if plan_file:
+                sources, _ = pretrain.read_plan(plan_file, self.results / "shards")
+                sources["bitext"] = pretrain.first_pairs(sources["bitext"], limit)
+                sources = heads_of(sources, self.folder / content_hash(key))
+            self._samples[key] = sources, {}
+        basis = (
+            "sampled from its shards" if plan_file else f"lines of {self.assumed['sentence_tokens']:g} tokens assumed"
+        )
+        sources, known = self._samples[key]
+        return estimate_training(run, sources, seed, basis, known)
+
+    def steps_done(self, values: dict, plan_file: Path, place: Path, seed: int) -> int:
+        """Of a training that was interrupted: the last checkpoint that it would continue from."""
+        if not plan_file.is_file():
+            return 0
+        data = content_hash(plan_file.read_text(encoding="utf-8"))
+        folder = place / "state" / content_hash([plan.run_hash(values)[:16], data, seed])
+        steps = [int(match[1]) for path in folder.glob("step-*.pt") if (match := re.match(r"step-(\d+)", path.name))]
+        return max(steps, default=0)
+
+    # --- evaluations
+
+    def encoder(self, found: Bill) -> tuple[dict, dict, ModelConfig]:
+        """The resolved recipe of the job, the run whose encoder it reads, and the shape of that."""
+        names = found.job.wildcards
+        run = plan.resolve_run(self.config, names["run"])
+        recipe = plan.resolve_recipe(
+            self.config, names["task"], names["setting"], plan.recipe_of(self.config, names["run"])
+        )
+        return recipe, run, run_config(run, self.vocabulary).model
+
+    def rows_of(self, recipe: dict, part: str, language: str) -> float:
+        """Rows of one language's part of a task: the world's, or the upstream files'."""
+        task = recipe["task"]
+        if self.config.has_world:
+            world = self.config.scale["world"]
+            if task in WORLD_SIZES:
+                return world[WORLD_SIZES[task]][part]
+            other = {"tatoeba": "tatoeba", "word-alignment": "alignment"}.get(task)
+            return world[other] if other else sum(world["mining"][key][part] for key in ("pairs", "others"))
+        counts = recipe.get("counts", {}).get(part, {})
+        known = [count for count in counts.values()]
+        return counts.get(language, counts.get("*", statistics.mean(known) if known else ROWS_OF_PART))
+
+    def row_tokens(self, recipe: dict, longest: int) -> float:
+        sentences = SENTENCES_IN_ROW.get(recipe["kind"], 1.0)
+        return min(longest, sentences * self.sentence_tokens + 3)
+
+    def finetuning(self, found: Bill) -> None:
+        recipe, run, model = self.encoder(found)
+        how = recipe["recipe"]
+        longest = min(how["max_length"], model.positions - 2)
+        length = self.row_tokens(recipe, longest)
+        windows = WINDOWS if recipe["kind"] == "question-answering" else 1.0
+        rows = sum(self.rows_of(recipe, "train", code) for code in recipe["train_languages"])
+        rows = min(rows, recipe["train_limit"] or rows) * (2 if how.get("code_switch") else 1) * windows
+        dev_languages = ["en"] if how["selection"] == "en_dev" else recipe["languages"]
+        dev = windows * sum(
+            min(self.rows_of(recipe, "dev", code), how.get("dev_limit") or math.inf) for code in dev_languages
+        )
+        points = grid_points(how)
+        trained = length * rows * sum(point["epochs"] for point in points)
+        scored = length * dev * how.get("evaluations", 1) * len(points)
+        found.tokens = trained + scored
+        found.flops = forward(model, trained, length, trained=True) + forward(model, scored, length)
+        found.basis = f"{rows:,.0f} rows of {length:.0f} tokens (assumed), {len(points)} trials"
+        self.finish_finetuning(found, model, run, how, max(point["batch"] for point in points) * longest)
+
+    def finetuning_for_retrieval(self, found: Bill) -> None:
+        recipe, run, model = self.encoder(found)
+        how = recipe["recipe"]
+        layers = int(how["layer"] * model.layers / how["of"] + 0.5)
+        length = self.sentence_tokens + 2
+        trained = 2 * how["steps"] * how["batch"] * length
+        dev = (
+            2
+            * (how.get("dev_limit") or ROWS_OF_PART)
+            * len(recipe["train_languages"])
+            * how.get("evaluations", 1)
+            * length
+        )
+        found.tokens = trained + dev
+        found.flops = forward(model, trained, length, trained=True, layers=layers) + forward(
+            model, dev, length, layers=layers
+        )
+        found.basis = f"{how['steps']:,} steps of {how['batch']} pairs, lines of {self.sentence_tokens:.0f} tokens"
+        self.finish_finetuning(found, model, run, how, 2 * how["batch"] * min(4 * length, how["max_length"]))
+
+    def finish_finetuning(self, found: Bill, model: ModelConfig, run: dict, how: dict, tokens: float) -> None:
+        """Memory, disk and time; `tokens` of the largest batch."""
+        schedule = {"steps": 0, "warmup_steps": 0}
+        size = size_of(run | {"objectives": [], "init": None, "schedule": schedule}, self.vocabulary)
+        precision = how.get("precision", "fp32")
+        if how.get("device_rows"):
+            tokens = min(tokens, how["device_rows"] * how["max_length"])
+        found.memory = 16 * size.all + tokens * model.layers * activation_bytes(model, precision)
+        found.room, found.disk = self.room(found.job), 4 * size.all
+        if found.memory > found.room:
+            found.advice = f"recipe.device_rows: fewer rows at once in config/tasks/{found.job.wildcards['task']}.yaml"
+        self.time(found, precision)
+
+    def prediction(self, found: Bill) -> None:
+        recipe, _, model = self.encoder(found)
+        how = recipe["recipe"]
+        length = self.row_tokens(recipe, min(how["max_length"], model.positions - 2))
+        sides = 2 if recipe["kind"] in plan.ENCODER_KINDS else 1
+        parts = ("test", "dev") if recipe["kind"] == "mining" else ("test",)
+        rows = sum(self.rows_of(recipe, part, code.split("-")[0]) for part in parts for code in recipe["languages"])
+        found.tokens = rows * sides * length
+        found.flops = forward(model, found.tokens, length)
+        found.basis = f"{sides * rows:,.0f} rows of {length:.0f} tokens (assumed)"
+        self.time(found)
+
+    def translation(self, found: Bill) -> None:
+        self.decoding(found, "test", 1, None)
+
+    def validation(self, found: Bill) -> None:
+        self.decoding(found, "dev", None, 1)
+
+    def decoding(self, found: Bill, part: str, models: int | None, beam: int | None) -> None:
+        """Sentences through the encoder, and as many words for each through the decoder as a beam has."""
+        recipe, _, model = self.encoder(found)
+        how, names = recipe["recipe"], found.job.wildcards
+        models, beam = models or how["snapshots"], beam or how["beam"]
+        layers = plan.decoder_of(self.config, names["run"])["layers"]
+        length = self.sentence_tokens + 2
+        tokens = length * models * sum(self.rows_of(recipe, part, code) for code in recipe["languages"])
+        found.tokens = tokens * (1 + beam)
+        decoder = Pass(beam * tokens, layers, length, trained=False, cross=True, logits=beam * tokens)
+        found.flops = forward(model, tokens, length) + cost.ours(decoder, model)
+        found.basis = f"{models} models, a beam of {beam}, lines of {length:.0f} tokens"
+        self.time(found)
+
+    # --- text and downloads
+
+    def size_of_download(self, dataset) -> tuple[float, str]:
+        if dataset.bytes:
+            return float(dataset.bytes), "size as published"
+        if listed := re.search(r"listed as ([\d.]+)([KMGT])", dataset.note):
+            return float(listed[1]) * 1024 ** " KMGT".index(listed[2]), "size as listed"
+        return self.assumed["unknown_download"], "size unknown, assumed"
+
+    def download(self, found: Bill) -> None:
+        path = found.job.outputs[0].partition("/raw/")[2]
+        if self.config.has_world:
+            found.basis = "from the generated world"
+            return
+        found.network, found.basis = self.size_of_download(self.dataset_of[path])
+        found.disk = found.network
+        found.seconds = self.assumed["start"]["cpu"] + found.network / self.assumed["download"]
+
+    def text_of(self, kind: str, corpus: str, name: str) -> float:
+        """Bytes of a corpus's text, decompressed."""
+        own, languages = self.config.datasets, self.config.languages
+        ids = (plan.mono_ids if kind == "mono" else plan.bitext_ids)(corpus, name, own, languages)
+        total = 0.0
+        for id_ in ids:
+            raw = self.results / "raw" / own[id_].path
+            total += raw.stat().st_size if raw.is_file() else self.size_of_download(own[id_])[0]
+        return total * self.assumed["text_per_download"][kind]
+
+    def text_job(self, found: Bill) -> None:
+        names, rule = found.job.wildcards, found.job.rule
+        kept, archive = self.assumed["kept_by_cleaning"], self.assumed["text_per_archive"]
+        step = rule if rule in self.assumed["text"] else rule.removesuffix("_mono").removesuffix("_bitext")
+        if step == "count_corpus" or step == "fast_align":
+            data = (
+                plan.counted_data(self.config)
+                if step == "count_corpus"
+                else plan.data_of_runs(self.config, [names["run"]])
+            )
+            text = kept * sum(
+                self.text_of(kind, *own) for kind, every in zip(("mono", "bitext"), data, strict=True) for own in every
+            )
+        else:
+            kind = names.get("kind") or ("mono" if "lang" in names else "bitext")
+            text = self.text_of(kind, names["corpus"], names.get("name") or names.get("lang") or names["pair"])
+            if "shard" in names:
+                text /= self.config.scale["shards"][kind]
+        if step == "encode_corpus":
+            text *= kept
+            found.tokens = text / self.assumed["bytes_per_token"]
+            found.disk = (
+                found.tokens * (2 if self.vocabulary < 1 << 16 else 4) + 8 * found.tokens / self.sentence_tokens
+            )
+        elif step in ("split_corpus", "clean_mono", "clean_bitext"):
+            found.disk = text / archive
+        measured = self.measured(found.job)
+        if measured is not None:
+            found.seconds, found.basis = measured, "time as measured of such jobs at this scale"
+            return
+        threads = found.job.threads
+        found.seconds = self.assumed["start"]["cpu"] + text / self.assumed["text"][step] / threads
+        found.basis = f"{text / 1e9:.2f} GB of text, {self.assumed['text'][step] / 1e6:g} MB/s a core (assumed)"
+
+
+EVALUATIONS = {
+    "finetune": Pricing.finetuning,
+    "finetune_retrieval": Pricing.finetuning_for_retrieval,
+    "predict": Pricing.prediction,
+    "translate": Pricing.translation,
+    "validate_translator": Pricing.validation,
+}
+
+
+def grid_points(how: dict) -> list[dict]:
+    """The trials of a recipe: each with its batch and epochs."""
+    grid = how.get("grid") or {}
+    own = {"batch": how["batch"], "epochs": how["epochs"]}
+    return [
+        own | dict(zip(sorted(grid), values, strict=True)) for values in product(*(grid[key] for key in sorted(grid)))
+    ]
+
+
+def forward(
+    model: ModelConfig, tokens: float, length: float, trained: bool = False, layers: int | None = None
+) -> float:
+    """FLOPs of tokens of rows of a length through the encoder."""
+    return cost.ours(Pass(tokens, model.layers if layers is None else layers, length, trained), model)
+
+
+def advice(run: RunConfig, size: Size, devices: int, room: float) -> str:
+    """What to change of a run that does not fit."""
+    if rows := rows_that_fit(run, size, devices, room):
+        return f"batch.device_rows: {rows} (now {run.batch.device_rows}) in config/runs/{run.name}.yaml or the scale"
+    if run.parallel != "shard" and devices > 1:
+        cut = dataclasses.replace(run, parallel="shard")
+        if rows := rows_that_fit(cut, size, devices, room):
+            return f"parallel: shard, and batch.device_rows: {min(rows, run.batch.device_rows)}"
+    return "more memory a device: even one row does not fit"
+
+
+def price(config: plan.Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
+    with tempfile.TemporaryDirectory() as folder:
+        return Pricing(config, machines, rate, Path(folder)).bill(list(jobs))
