@@ -96,25 +96,8 @@ def resource(rule, key, default):
     return PLAN.scale.get("resources", {}).get(rule, {}).get(key, default)
 
 
-def most_of(rule):
-    """The most that a training of this rule may have."""
-    defaults = {"gpu": 0, "nodes": 1, "threads": 1, "mem_mb": 4000, "runtime": 120}
-    return allocation.Allocation(
-        **{key: resource(rule, key, default) for key, default in defaults.items()}
-    )
-
-
 def allocated(rule, wildcards):
-    """What one training is given of that. On the generated world all are short: who names nodes for them wants them."""
-    if WORLD:
-        return most_of(rule)
-    if rule == "pretrain":
-        run = plan.resolve_run(PLAN, wildcards.run)
-    else:
-        run = plan.resolve_translator(
-            PLAN, wildcards.run, wildcards.task, wildcards.setting
-        )
-    return allocation.allocate(run, most_of(rule))
+    return allocation.allocated(PLAN, rule, dict(wildcards.items()))
 
 
 def of_training(rule, key):
