@@ -8,10 +8,8 @@ import numpy as np
 
 from atomic import write_json
 from clean_mono import (
-    KEPT,
+    Duplicates,
     Verdicts,
-    duplicate_reasons,
-    load_duplicates,
     load_eval_index,
     open_language_id,
     script_of,
@@ -30,6 +28,8 @@ from errors import UserError, run_main
 from find_duplicates import EXACT, SKELETON
 from textfilters import (
     CharacterClasses,
+    Characters,
+    EvalIndex,
     LanguageId,
     characters_of,
     copied,
@@ -37,7 +37,8 @@ from textfilters import (
     is_empty,
     leaked,
     long_word,
-    normalise,
+    normalise_lines,
+    spaced_words,
     too_many_symbols,
     unequal_lengths,
     words_of,
@@ -51,18 +52,20 @@ Side = tuple[CharacterClasses, LanguageId | None, str]  # the language's script,
 
 def judge(
     batch: Batch,
-    sides: tuple[list[str], list[str]],
+    sides: list[tuple[list[str], np.ndarray]],
     languages: tuple[Side, Side],
-    duplicates: np.ndarray,
-    index: np.ndarray,
+    duplicates: Duplicates,
+    index: EvalIndex,
     model: PairModel,
     limits: BitextThresholds,
-) -> np.ndarray:
-    """The reason of each pair, or KEPT, (L,)."""
-    words = [words_of(side) for side in sides]
-    characters = [characters_of(side, classes) for side, (classes, _, _) in zip(sides, languages, strict=True)]
+) -> tuple[Verdicts, list[Characters]]:
+    """The verdicts of pairs, and the characters of both sides; `sides` are lines and their codes."""
+    words = [words_of(*side) for side in sides]
+    characters = [
+        characters_of(side, classes, codes) for (side, codes), (classes, _, _) in zip(sides, languages, strict=True)
+    ]
     a, b = words
-    repeats = duplicate_reasons(np.array(batch.places, np.uint64), duplicates)
+    repeats = duplicates.reasons(np.array(batch.places, np.uint64))
     verdicts = Verdicts(len(batch))
 
     def either(flags: list[np.ndarray]) -> np.ndarray:
@@ -84,10 +87,10 @@ def judge(
     verdicts.reject("skeleton-duplicate", (repeats & SKELETON) != 0)
     verdicts.reject("test-sentence", either([leaked(side, index) for side in words]))
     verdicts.reject("misaligned", model.gain(a, b) < limits.pair_gain * model.usual_gain)
-    for side, (_, language_id, label) in zip(sides, languages, strict=True):
+    for (side, _), (_, language_id, label) in zip(sides, languages, strict=True):
         if language_id is not None:
             verdicts.reject("language", wrong_language(side, verdicts.open, language_id, label, limits.own_language))
-    return verdicts.reasons
+    return verdicts, characters
 
 
 def main() -> None:
@@ -116,23 +119,22 @@ def main() -> None:
         )
         for code in codes
     )
-    duplicates, index, model = load_duplicates(args.duplicates), load_eval_index(args.eval_index), load(args.pair_model)
+    duplicates, index, model = Duplicates(args.duplicates), load_eval_index(args.eval_index), load(args.pair_model)
     files = read_header(args.shard).files
     rejected: Counter[str] = Counter()
     counts = Counter(pairs_in=0, pairs=0, words=0, characters=0)
     with zst_writer(args.out) as out, zst_writer(args.rejects) as rejects:
         for batch in read_batches(args.shard, "bitext"):
-            sides = [normalise(text) for text in batch.texts], [normalise(text) for text in batch.others]
-            reasons = judge(batch, sides, languages, duplicates, index, model, limits)
-            rejected.update(reason for reason in reasons.tolist() if reason != KEPT)
-            write_rejects(rejects, files, batch.places, reasons)
+            sides = [normalise_lines(batch.texts), normalise_lines(batch.others)]
+            verdicts, characters = judge(batch, sides, languages, duplicates, index, model, limits)
+            rejected.update(write_rejects(rejects, files, batch.places, verdicts))
+            (a, _), (b, _) = sides
+            out.writelines(f"{a[i]}\t{b[i]}\n" for i in np.flatnonzero(verdicts.open).tolist())
             counts["pairs_in"] += len(batch)
-            for i in np.flatnonzero(reasons == KEPT).tolist():
-                a, b = sides[0][i], sides[1][i]
-                out.write(f"{a}\t{b}\n")
-                counts["pairs"] += 1
-                counts["characters"] += len(a) + len(b)
-                counts["words"] += len(a.split()) + len(b.split())
+            counts["pairs"] += int(verdicts.open.sum())
+            for side in characters:
+                counts["characters"] += int(side.total[verdicts.open].sum())
+                counts["words"] += int(spaced_words(side)[verdicts.open].sum())
     write_json(
         args.counts,
         {

@@ -3,8 +3,10 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -24,14 +26,17 @@ from find_duplicates import DUPLICATE, EXACT, NEAR, SKELETON
 from textfilters import (
     EVAL_INDEX_VERSION,
     CharacterClasses,
+    Characters,
+    EvalIndex,
     LanguageId,
     characters_of,
     is_broken,
     is_empty,
     leaked,
     long_word,
-    normalise,
+    normalise_lines,
     repetitive,
+    spaced_words,
     too_long,
     too_many_numbers,
     too_many_symbols,
@@ -42,34 +47,50 @@ from textfilters import (
 )
 
 KEPT = "kept"
+_DUPLICATES = 1 << 16  # read at once
 
 
-def load_duplicates(path: Path) -> np.ndarray:
+class Duplicates:
+    """The duplicates of a shard, read along with it: a list of them is as long as the shard."""
+
+    def __init__(self, path: Path):
+        try:
+            with open(path, "rb") as stream:
+                np.lib.format.read_magic(stream)
+                (self.left,), _, dtype = np.lib.format.read_array_header_1_0(stream)
+                self.begin = stream.tell()
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(f"{path}: not a list of duplicates ({error}); run find_duplicates again") from None
+        if dtype != DUPLICATE or path.stat().st_size != self.begin + self.left * DUPLICATE.itemsize:
+            raise UserError(f"{path}: not a list of duplicates; run find_duplicates again")
+        self.path = path
+        self.places = np.zeros(0, np.uint64)
+        self.found = np.zeros(0, np.uint8)
+
+    def reasons(self, places: np.ndarray) -> np.ndarray:
+        """Reasons (L,) of the lines at `places`, which go on after the last ones that were asked for; 0 = none."""
+        while self.left and (not len(self.places) or self.places[-1] < places[-1]):
+            count = min(self.left, _DUPLICATES)
+            more = np.fromfile(self.path, DUPLICATE, count, offset=self.begin)
+            passed = np.searchsorted(self.places, places[0])
+            self.places = np.concatenate([self.places[passed:], more["place"]])
+            self.found = np.concatenate([self.found[passed:], more["reasons"]])
+            self.begin += count * DUPLICATE.itemsize
+            self.left -= count
+        if not len(self.places):
+            return np.zeros(len(places), np.uint8)
+        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        return np.where(self.places[at] == places, self.found[at], 0)
+
+
+def load_eval_index(path: Path) -> EvalIndex:
     try:
-        duplicates = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: not a list of duplicates ({error}); run find_duplicates again") from None
-    if duplicates.dtype != DUPLICATE:
-        raise UserError(f"{path}: not a list of duplicates; run find_duplicates again")
-    return duplicates
-
-
-def load_eval_index(path: Path) -> np.ndarray:
-    try:
-        index = np.load(path, mmap_mode="r")
+        index = np.load(path)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path}: not an index ({error}); run index_eval_sets again") from None
     if index.ndim != 2 or index.shape[1] != 3 or index.dtype != np.uint64 or int(index[0, 0]) != EVAL_INDEX_VERSION:
         raise UserError(f"{path}: not an index of this version; run index_eval_sets again")
-    return index
-
-
-def duplicate_reasons(places: np.ndarray, duplicates: np.ndarray) -> np.ndarray:
-    """Reasons (L,) of the lines at `places`, 0 = none."""
-    if not len(duplicates):
-        return np.zeros(len(places), np.uint8)
-    at = np.minimum(np.searchsorted(duplicates["place"], places), len(duplicates) - 1)
-    return np.where(duplicates["place"][at] == places, duplicates["reasons"][at], 0)
+    return EvalIndex(index)
 
 
 def spread_over_documents(reasons: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -82,29 +103,40 @@ class Verdicts:
     """The first reason of each line; later filters are not asked about lines that are already out."""
 
     def __init__(self, lines: int):
-        self.reasons = np.full(lines, KEPT, dtype=object)
+        self.reason = np.zeros(lines, np.uint8)  # number in `names`
+        self.names = [KEPT]
 
     @property
     def open(self) -> np.ndarray:
-        return self.reasons == KEPT
+        return self.reason == 0
 
     def reject(self, reason: str, lines: np.ndarray) -> None:
-        self.reasons[self.open & lines] = reason
+        self.reason[self.open & lines] = len(self.names)
+        self.names.append(reason)
+
+    def rejected(self) -> Iterator[tuple[int, str]]:
+        """(line, reason) of those that are out, in their order."""
+        out = np.flatnonzero(self.reason)
+        yield from zip(out.tolist(), (self.names[number] for number in self.reason[out].tolist()), strict=True)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a line is held against: thresholds, and what they ask about."""
+
+    limits: MonoThresholds
+    classes: CharacterClasses
+    language_id: LanguageId | None
+    label: str
+    index: EvalIndex
 
 
 def judge(
-    batch: Batch,
-    texts: list[str],
-    duplicates: np.ndarray,
-    index: np.ndarray,
-    classes: CharacterClasses,
-    language_id: LanguageId | None,
-    label: str,
-    limits: MonoThresholds,
-) -> np.ndarray:
-    """The reason of each line, or KEPT, (L,)."""
-    words, characters = words_of(texts), characters_of(texts, classes)
-    repeats = duplicate_reasons(np.array(batch.places, np.uint64), duplicates)
+    batch: Batch, texts: list[str], codes: np.ndarray, duplicates: Duplicates, rules: Rules
+) -> tuple[Verdicts, Characters]:
+    limits, language_id, label = rules.limits, rules.language_id, rules.label
+    words, characters = words_of(texts, codes), characters_of(texts, rules.classes, codes)
+    repeats = duplicates.reasons(np.array(batch.places, np.uint64))
     verdicts = Verdicts(len(texts))
     verdicts.reject("empty", is_empty(characters))
     verdicts.reject("broken-encoding", is_broken(characters))
@@ -118,24 +150,28 @@ def judge(
     verdicts.reject("near-duplicate", spread_over_documents(repeats, np.array(batch.starts, np.int64)))
     verdicts.reject("duplicate", (repeats & EXACT) != 0)
     verdicts.reject("skeleton-duplicate", (repeats & SKELETON) != 0)
-    verdicts.reject("test-sentence", leaked(words, index))
+    verdicts.reject("test-sentence", leaked(words, rules.index))
     if language_id is not None:
         verdicts.reject("language", wrong_language(texts, verdicts.open, language_id, label, limits.own_language))
-    return verdicts.reasons
+    return verdicts, characters
 
 
-def documents_of(batch: Batch, texts: list[str], reasons: np.ndarray) -> Iterator[list[str]]:
+def documents_of(batch: Batch, texts: list[str], kept: np.ndarray) -> Iterator[list[str]]:
     """Kept lines by document."""
     bounds = [*batch.starts, len(texts)]
-    for begin, end in pairwise(bounds):
-        yield [texts[i] for i in range(begin, end) if reasons[i] == KEPT]
+    whole = np.logical_and.reduceat(kept, bounds[:-1]).tolist()
+    keep = kept.tolist()
+    for (begin, end), all_kept in zip(pairwise(bounds), whole, strict=True):
+        yield texts[begin:end] if all_kept else [texts[i] for i in range(begin, end) if keep[i]]
 
 
-def write_rejects(stream: object, files: list[str], places: list[int], reasons: np.ndarray) -> None:
-    for place, reason in zip(places, reasons.tolist(), strict=True):
-        if reason != KEPT:
-            file, line = file_and_line(place)
-            stream.write(f"{files[file]}\t{line}\t{reason}\n")
+def write_rejects(stream: TextIO, files: list[str], places: list[int], verdicts: Verdicts) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for i, reason in verdicts.rejected():
+        file, line = file_and_line(places[i])
+        stream.write(f"{files[file]}\t{line}\t{reason}\n")
+        counts[reason] += 1
+    return counts
 
 
 def open_language_id(path: Path, language: str, languages: str, candidates: int) -> tuple[LanguageId | None, str]:
@@ -156,6 +192,29 @@ def script_of(language: str, languages: str) -> str:
     return load_languages(languages)[language].script
 
 
+def clean_shard(shard: Path, duplicates: Path, rules: Rules, out: Path, rejects: Path) -> tuple[Counter, Counter]:
+    """Write the clean text and the list of rejects; return what went in and out, and the rejects by reason."""
+    repeats = Duplicates(duplicates)
+    files = read_header(shard).files
+    rejected: Counter[str] = Counter()
+    counts = Counter(lines_in=0, lines=0, documents_in=0, documents=0, words=0, characters=0)
+    with zst_writer(out) as text, zst_writer(rejects) as listed:
+        for batch in read_batches(shard, "mono"):
+            texts, codes = normalise_lines(batch.texts)
+            verdicts, characters = judge(batch, texts, codes, repeats, rules)
+            rejected.update(write_rejects(listed, files, batch.places, verdicts))
+            for lines in documents_of(batch, texts, verdicts.open):
+                if lines:
+                    text.write("\n".join(lines) + "\n\n")
+                    counts["documents"] += 1
+            counts["lines_in"] += len(texts)
+            counts["documents_in"] += len(batch.starts)
+            counts["lines"] += int(verdicts.open.sum())
+            counts["characters"] += int(characters.total[verdicts.open].sum())
+            counts["words"] += int(spaced_words(characters)[verdicts.open].sum())
+    return counts, rejected
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shard", type=Path, required=True, help="a shard made by split_corpus mono")
@@ -173,26 +232,8 @@ def main() -> None:
     candidates = load_thresholds(args.config, "language_id", args.overrides).candidates
     language_id, label = open_language_id(args.language_id, args.language, args.languages, candidates)
     classes = CharacterClasses(script_of(args.language, args.languages))
-    duplicates, index = load_duplicates(args.duplicates), load_eval_index(args.eval_index)
-    files = read_header(args.shard).files
-    rejected: Counter[str] = Counter()
-    counts = Counter(lines_in=0, lines=0, documents_in=0, documents=0, words=0, characters=0)
-    with zst_writer(args.out) as out, zst_writer(args.rejects) as rejects:
-        for batch in read_batches(args.shard, "mono"):
-            texts = [normalise(text) for text in batch.texts]
-            reasons = judge(batch, texts, duplicates, index, classes, language_id, label, limits)
-            rejected.update(reason for reason in reasons.tolist() if reason != KEPT)
-            write_rejects(rejects, files, batch.places, reasons)
-            counts["lines_in"] += len(texts)
-            counts["documents_in"] += len(batch.starts)
-            for lines in documents_of(batch, texts, reasons):
-                if not lines:
-                    continue
-                out.write("\n".join(lines) + "\n\n")
-                counts["documents"] += 1
-                counts["lines"] += len(lines)
-                counts["characters"] += sum(map(len, lines))
-                counts["words"] += sum(len(line.split()) for line in lines)
+    rules = Rules(limits, classes, language_id, label, load_eval_index(args.eval_index))
+    counts, rejected = clean_shard(args.shard, args.duplicates, rules, args.out, args.rejects)
     write_json(
         args.counts,
         {

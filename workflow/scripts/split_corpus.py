@@ -7,15 +7,21 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from corpusio import BROKEN, header_line, read_lines, zst_writers
+from corpusio import (
+    BROKEN,
+    LONGEST_DOCUMENT,
+    LONGEST_LINE,
+    LONGEST_TEXT,
+    header_line,
+    read_lines,
+    zst_writers,
+)
 from errors import UserError, run_main
 
-# A file without empty lines would be one endless document; the next rules hold a document in memory.
-LONGEST_DOCUMENT = 10_000
 BROKEN_ARCHIVE = (*BROKEN, zipfile.BadZipFile, tarfile.TarError)
 
 
@@ -37,26 +43,21 @@ def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[st
         for writer in writers:
             writer.write(header_line(names, "mono"))
         for file, path in enumerate(texts):
-            held = 0  # lines of the open document
-            writer = writers[documents % len(writers)]
-            for number, line in enumerate(read_lines(path), start=1):
-                if line and held < LONGEST_DOCUMENT:
-                    writer.write(f"{file}\t{number}\t{line}\n")
-                    held += 1
-                    lines += 1
-                    continue
-                if held:
-                    writer.write("\n")
-                    documents += 1
-                    held = 0
-                    writer = writers[documents % len(writers)]
+            document: list[str] = []  # the open one; the next rules hold one in memory too, so it has to end
+            characters = 0
+            for number, line in enumerate(chain(read_lines(path, LONGEST_LINE), [""]), start=1):
                 if line:
-                    writer.write(f"{file}\t{number}\t{line}\n")
-                    held = 1
-                    lines += 1
-            if held:
-                writer.write("\n")
-                documents += 1
+                    document.append(f"{file}\t{number}\t{line}\n")
+                    characters += len(line)
+                    if len(document) < LONGEST_DOCUMENT and characters < LONGEST_TEXT:
+                        continue
+                if document:
+                    document.append("\n")
+                    writers[documents % len(writers)].write("".join(document))
+                    documents += 1
+                    lines += len(document) - 1
+                    document = []
+                    characters = 0
         if not lines:
             raise UserError(f"{', '.join(map(str, texts))}: no line of text; check the download")
     return {"lines": lines, "documents": documents}
@@ -124,8 +125,14 @@ def _listed(names: list[str], most: int = 24) -> str:
     return ", ".join(sorted(names)[:most]) + rest
 
 
-def _text(member: BinaryIO) -> io.TextIOWrapper:
-    return io.TextIOWrapper(member, "utf-8", errors="replace", newline="\n")
+def _lines(member: BinaryIO) -> Iterator[str]:
+    """One by one: where an archive is broken, it is known how many there were."""
+    with io.TextIOWrapper(member, "utf-8", errors="replace", newline="\n") as text:
+        while line := text.readline(LONGEST_LINE):
+            rest = line
+            while rest and not rest.endswith("\n"):  # too long for any cleaning to keep, or the last one
+                rest = text.readline(LONGEST_LINE)
+            yield line.rstrip("\r\n")
 
 
 def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Path | None, out: list[Path]) -> dict:
@@ -142,7 +149,7 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
             number = 0
             try:
                 with open_sides(archive, suffixes) as (member, first, second):
-                    sides = zip_longest(_text(first), _text(second))
+                    sides = zip_longest(_lines(first), _lines(second))
                     for number, (a, b) in enumerate(sides, start=1):
                         if a is None or b is None:
                             short = "first" if a is None else "second"
@@ -150,7 +157,7 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
                                 f"{archive}, {member}, line {number}: the {short} side ends here, the other goes on; "
                                 "lines would no longer be translations: download the archive again"
                             )
-                        a, b = a.rstrip("\r\n").replace("\t", " "), b.rstrip("\r\n").replace("\t", " ")
+                        a, b = a.replace("\t", " "), b.replace("\t", " ")
                         writers[pairs % len(writers)].write(f"{file}\t{number}\t{a}\t{b}\n")
                         pairs += 1
             except BROKEN_ARCHIVE as error:

@@ -6,8 +6,9 @@ Shape letters: L lines of the batch, T tokens of all lines, C characters of all 
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -26,9 +27,86 @@ SPACE_SIGN = "\u2581"  # SentencePiece's own sign for a space; as text it would 
 def normalise(text: str) -> str:
     """NFC, one space for any white space, no invisible characters."""
     if text.isascii() and text.isprintable():
-        return _SPACE.sub(" ", text).strip(" ")
+        return (_SPACE.sub(" ", text) if "  " in text else text).strip(" ")
     text = _INVISIBLE.sub("", text).replace(SPACE_SIGN, "_")
     return unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip(" "))
+
+
+def codes_of(lines: Sequence[str]) -> np.ndarray:
+    """int64 (C,): the code points of all lines, a line feed after each."""
+    return _codes("\n".join(lines) + "\n").astype(np.int64) if lines else np.zeros(0, np.int64)
+
+
+def normalise_lines(lines: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """`normalise` of each line, and their codes_of. Most lines are as they should be, which is seen for all at once."""
+    codes = codes_of(lines)
+    plain = _PLAIN(codes)
+    odd = plain == _ODD
+    space = plain == _BLANK
+    between = space | (codes == 10)
+    odd[1:] |= (space[1:] & between[:-1]) | (between[1:] & space[:-1])
+    odd[:1] |= space[:1]
+    mark = np.flatnonzero((plain[1:] > 0) & (plain[1:] < _BLANK))  # and the one before: is their order canonical?
+    if len(mark):
+        before = plain[mark]
+        odd[mark[(before < _BLANK) & (before > plain[mark + 1])]] = True
+    lines = list(lines)
+    changed = False
+    for i in np.unique(np.searchsorted(np.flatnonzero(codes == 10), np.flatnonzero(odd))).tolist():
+        line = normalise(lines[i])
+        changed |= line != lines[i]
+        lines[i] = line
+    return lines, codes_of(lines) if changed else codes
+
+
+class _Table:
+    """An array over all code points, filled as characters are met."""
+
+    def __init__(self, of: Callable[[int], int], dtype: type, unknown: int):
+        self.of, self.unknown = of, unknown
+        self.values = np.full(0x110000, unknown, dtype)
+
+    def __call__(self, codes: np.ndarray) -> np.ndarray:
+        found = self.values[codes]
+        missing = found == self.unknown
+        if missing.any():
+            for code in np.unique(codes[missing]).tolist():
+                self.values[code] = self.of(code)
+            found = self.values[codes]
+        return found
+
+
+# In _PLAIN: 0 is a character that stays as it is, 1 to 240 the combining class of such a mark.
+_BLANK, _ODD, _UNSEEN = 253, 254, 255
+
+
+@cache
+def _joining_marks() -> frozenset[str]:
+    """Marks that may join the character before them in NFC."""
+    ranges = (range(0xC0, 0x3400), range(0xF900, 0x20000))  # the others are Chinese and Korean, and have no marks
+    pairs = (unicodedata.decomposition(chr(code)).split() for codes in ranges for code in codes)
+    return frozenset(chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and not pair[0].startswith("<"))
+
+
+def _plain(code: int) -> int:
+    character = chr(code)
+    if character == " ":
+        return _BLANK
+    if character == "\n":
+        return 0
+    if (
+        character == SPACE_SIGN
+        or character.isspace()
+        or _INVISIBLE.match(character)
+        or unicodedata.normalize("NFC", character) != character
+        or 0x1160 <= code <= 0x11FF  # Korean letters that join syllables
+        or (unicodedata.category(character)[0] == "M" and character in _joining_marks())
+    ):
+        return _ODD
+    return unicodedata.combining(character)
+
+
+_PLAIN = _Table(_plain, np.uint8, _UNSEEN)
 
 
 # Folding: what two lines must share to count as the same words.
@@ -79,12 +157,78 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKD", text.casefold()).translate(_FOLDING)
 
 
+# The same on code points: the folded one with these signs, or _OTHER and the number of the list that it becomes.
+_ALONE = 1 << 21  # a word of its own
+_MARK = 1 << 22  # a mark whose place among other marks NFKD may change
+_DIGIT_SIGN = 1 << 23
+_OTHER = 1 << 30
+_CODE = (1 << 21) - 1
+_LISTS: list[list[int]] = [[]]
+
+
+def _fold_code(code: int) -> int:
+    folded = fold(chr(code))
+    words = folded.replace(" ", "")
+    alone = words != "" and all(_inside(ord(character), _UNSPACED) for character in words)
+    signs = []
+    for character in words if alone else folded:
+        mark, digit = unicodedata.combining(character), unicodedata.category(character)[0] == "N"
+        signs.append(ord(character) | _ALONE * alone | _MARK * (mark > 0) | _DIGIT_SIGN * digit)
+    if len(signs) == 1:
+        return signs[0]
+    if not signs:
+        return _OTHER
+    _LISTS.append(signs)
+    return _OTHER | len(_LISTS) - 1
+
+
+_FOLDED = _Table(_fold_code, np.int32, -1)
+
+
+def fold_codes(codes: np.ndarray) -> np.ndarray:
+    """int32: what `fold` makes of these code points, but with _ALONE in place of the spaces around a character."""
+    folded = _FOLDED(codes)
+    other = np.flatnonzero(folded >= _OTHER)
+    if len(other):
+        kinds, kind = np.unique(folded[other], return_inverse=True)
+        lists = [_LISTS[i] for i in (kinds - _OTHER).tolist()]
+        sizes = np.array([len(signs) for signs in lists])
+        if not sizes.any():
+            folded = np.delete(folded, other)
+        else:
+            begins = np.cumsum(sizes) - sizes
+            counts = np.ones(len(folded), np.int64)
+            counts[other] = sizes[kind]
+            at = (np.cumsum(counts) - counts)[other]
+            folded = np.repeat(folded, counts)
+            many = sizes[kind]
+            within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+            pool = np.array([sign for signs in lists for sign in signs], np.int32)
+            folded[np.repeat(at, many) + within] = pool[np.repeat(begins[kind], many) + within]
+    marks = (folded & _MARK) != 0
+    pairs = np.flatnonzero(marks[1:] & marks[:-1])
+    for a, b in np.unique(np.stack([folded[pairs], folded[pairs + 1]], 1) & _CODE, axis=0).tolist():
+        if unicodedata.combining(chr(a)) > unicodedata.combining(chr(b)):  # NFKD may put them into another order
+            text = codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+            return _fold_slowly(text)
+    return folded
+
+
+def _fold_slowly(text: str) -> np.ndarray:
+    folded = _codes(fold(text)).astype(np.int32)
+    return folded | np.where(_is_digit(folded), _DIGIT_SIGN, 0).astype(np.int32)
+
+
 # 64-bit hashes of words, lines and windows of words
 
 
 def mix(values: np.ndarray) -> np.ndarray:
     """The finaliser of splitmix64: spreads every input bit over all 64."""
-    x = values.astype(np.uint64)
+    return _mix(values.astype(np.uint64))
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """The same in place."""
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(27)
@@ -106,91 +250,121 @@ def hash_segments(codes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """One hash per non-empty segment codes[starts[i]:starts[i+1]]; position in the segment matters."""
     if not len(starts):
         return np.zeros(0, np.uint64)
-    lengths = np.diff(np.append(starts, len(codes)))
-    position = np.arange(len(codes), dtype=np.uint64) - np.repeat(starts.astype(np.uint64), lengths)
-    return mix(np.add.reduceat(mix(codes.astype(np.uint64) + _GOLDEN * (position + np.uint64(1))), starts))
+    lengths = np.diff(starts, append=len(codes))
+    # the position in the segment, from 1, times _GOLDEN
+    x = _multiples(len(codes)) - np.repeat(starts.astype(np.uint64) * _GOLDEN, lengths)
+    x += codes.astype(np.uint64)
+    return _mix(np.add.reduceat(_mix(x), starts))
+
+
+_MULTIPLES = np.zeros(0, np.uint64)
+
+
+def _multiples(count: int) -> np.ndarray:
+    """1, 2, 3 ... times _GOLDEN."""
+    global _MULTIPLES
+    if len(_MULTIPLES) < count:
+        _MULTIPLES = np.arange(1, 2 * count + 1, dtype=np.uint64) * _GOLDEN
+    return _MULTIPLES[:count]
 
 
 @dataclass(frozen=True)
 class Words:
     """The folded words of a batch of lines, as hashes."""
 
-    hashes: np.ndarray  # uint64 (T,)
-    offsets: np.ndarray  # int64 (L + 1,)
-    lengths: np.ndarray  # int64 (T,), characters
-    numbers: np.ndarray  # bool (T,): digits only
-    skeletons: np.ndarray  # uint64 (L,): the letters alone, 0 where there are none
-    skeleton_lengths: np.ndarray  # int64 (L,)
+    letters: np.ndarray  # int32 (C,): of all words, with the signs of fold_codes
+    starts: np.ndarray  # int64 (T,): first letter of each word
+    offsets: np.ndarray  # int64 (L + 1,): first word of each line
 
-    @property
+    @cached_property
+    def hashes(self) -> np.ndarray:  # uint64 (T,)
+        return hash_segments(self.letters & _CODE, self.starts)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:  # int64 (T,), characters
+        return np.diff(self.starts, append=len(self.letters))
+
+    @cached_property
     def counts(self) -> np.ndarray:  # (L,)
         return np.diff(self.offsets)
 
+    @cached_property
+    def _digits(self) -> np.ndarray:  # which letters are digits; few are
+        return np.flatnonzero(self.letters & _DIGIT_SIGN)
 
-def words_of(lines: Sequence[str]) -> Words:
-    """Fold a batch of lines (without line ends) and hash its words."""
-    codes = _codes(fold("\n".join(lines)))
-    ends = codes == 10
-    line_of = np.cumsum(ends, dtype=np.int64)  # (C,)
-    inside = ~ends & (codes != 32)
-    letters = codes[inside]
+    @cached_property
+    def numbers(self) -> np.ndarray:  # bool (T,): digits only
+        word = np.searchsorted(self.starts, self._digits, side="right") - 1
+        return np.bincount(word, minlength=len(self.starts)) == self.lengths
+
+    @cached_property
+    def skeleton_lengths(self) -> np.ndarray:  # int64 (L,): letters that are no digits
+        bounds = np.append(self.starts, len(self.letters))[self.offsets]
+        return np.diff(bounds) - np.diff(np.searchsorted(self._digits, bounds))
+
+    @cached_property
+    def skeletons(self) -> np.ndarray:  # uint64 (L,): hash of the letters alone, 0 where there are none
+        letters = np.delete(self.letters, self._digits) if len(self._digits) else self.letters
+        filled = np.flatnonzero(self.skeleton_lengths)
+        skeletons = np.zeros(len(self.offsets) - 1, np.uint64)
+        starts = np.cumsum(self.skeleton_lengths)[filled] - self.skeleton_lengths[filled]
+        skeletons[filled] = hash_segments(letters & _CODE, starts)
+        return skeletons
+
+    @cached_property
+    def windows(self) -> "Windows":
+        return Windows(self.hashes)
+
+
+def words_of(lines: Sequence[str], codes: np.ndarray | None = None) -> Words:
+    """Fold a batch of lines (without line ends) and cut it into words; `codes` are their codes_of, if at hand."""
+    folded = fold_codes(codes_of(lines) if codes is None else codes)
+    ends = folded == 10
+    inside = ~(ends | (folded == 32))
     begins = inside.copy()
-    begins[1:] &= ~inside[:-1]
-    starts = np.flatnonzero(begins[inside])
-    counts = np.bincount(line_of[begins], minlength=len(lines)) if len(codes) else np.zeros(len(lines), np.int64)
-    word_lengths = np.diff(np.append(starts, len(letters)))
-
-    digits = _is_digit(letters)
-    numbers = np.logical_and.reduceat(digits, starts) if len(starts) else np.zeros(0, bool)
-    kept = ~digits
-    skeleton = letters[kept]
-    skeleton_line = line_of[inside][kept]
-    skeleton_lengths = np.bincount(skeleton_line, minlength=len(lines))
-    skeletons = np.zeros(len(lines), np.uint64)
-    if len(skeleton):
-        first = np.flatnonzero(np.append(True, skeleton_line[1:] != skeleton_line[:-1]))
-        skeletons[skeleton_line[first]] = hash_segments(skeleton, first)
-    return Words(
-        hash_segments(letters, starts),
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        word_lengths,
-        numbers,
-        skeletons,
-        skeleton_lengths,
-    )
+    joined = inside[:-1]
+    alone = (folded & _ALONE) != 0
+    if alone.any():
+        joined = joined & ~(alone[:-1] | alone[1:])
+    begins[1:] &= ~joined
+    offsets = np.zeros(len(lines) + 1, np.int64)
+    offsets[1:] = np.searchsorted(np.flatnonzero(begins), np.flatnonzero(ends))
+    return Words(folded[inside], np.flatnonzero(begins[inside]), offsets)
 
 
-def exact_hashes(lines: Sequence[str]) -> np.ndarray:
+def exact_hashes(lines: Sequence[str], codes: np.ndarray | None = None) -> np.ndarray:
     """uint64 (L,): a hash of each line's characters."""
-    codes = _codes("\n".join(lines) + "\n")
+    codes = codes_of(lines) if codes is None else codes
     ends = np.flatnonzero(codes == 10)
-    return hash_segments(codes, np.concatenate([[0], ends[:-1] + 1]))
-
-
-def windows(words: Words) -> "Windows":
-    return Windows(words.hashes, words.offsets)
+    return hash_segments(codes, np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends)
 
 
 class Windows:
     """Hashes of any stretch of words in constant time, by prefix sums of a polynomial modulo 2**64."""
 
-    def __init__(self, hashes: np.ndarray, offsets: np.ndarray):
-        self.offsets = offsets
-        count = len(hashes)
-        powers = _powers(_BASE, count)
-        self.inverse = _powers(_BASE_INVERSE, count + 1)
-        self.sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes * powers, dtype=np.uint64)])
+    def __init__(self, hashes: np.ndarray):
+        self.inverse = _powers(_BASE_INVERSE, len(hashes) + 1)
+        self.sums = np.zeros(len(hashes) + 1, np.uint64)
+        np.cumsum(hashes * _powers(_BASE, len(hashes)), out=self.sums[1:])
 
     def hash(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """uint64: hash of words [start, start + length), equal for equal words wherever they stand."""
-        return mix((self.sums[starts + lengths] - self.sums[starts]) * self.inverse[starts] + lengths.astype(np.uint64))
+        x = self.sums[starts + lengths]
+        x -= self.sums[starts]
+        x *= self.inverse[starts]
+        x += lengths.astype(np.uint64)
+        return _mix(x)
+
+
+_POWERS: dict[int, np.ndarray] = {}
 
 
 def _powers(base: int, count: int) -> np.ndarray:
-    factors = np.full(count, base, np.uint64)
-    if count:
+    if len(_POWERS.get(base, ())) < count:
+        factors = np.full(max(2 * count, 1 << 16), base, np.uint64)
         factors[0] = 1
-    return np.cumprod(factors, dtype=np.uint64)
+        _POWERS[base] = np.cumprod(factors, dtype=np.uint64)
+    return _POWERS[base][:count] if count else np.zeros(0, np.uint64)
 
 
 # Decontamination
@@ -218,38 +392,53 @@ def index_units(lines: Sequence[str], inside_words: int, inside_letters: int, wi
     whole = (counts < inside_words) | (words.skeleton_lengths + np.diff(singles) < inside_letters)
     filled = lengths > 0
     starts, lengths, whole = starts[filled], lengths[filled], whole[line[filled]]
-    hashes = windows(words)
+    hashes = words.windows
     anchors = hashes.hash(starts, np.minimum(lengths, inside_words))
     marked = lengths.astype(np.uint64) + whole.astype(np.uint64) * np.uint64(_WHOLE)
     return np.stack([anchors, marked, hashes.hash(starts, lengths)], axis=1)
 
 
-def leaked(words: Words, index: np.ndarray) -> np.ndarray:
-    """bool (L,): lines that hold a test unit of the index (whose first row is its version and `inside_words`)."""
-    inside_words, rows = int(index[0, 1]), index[1:]
+class EvalIndex:
+    """An index of test units, ready to be searched; most windows of a text are not in it, which one look tells."""
+
+    def __init__(self, index: np.ndarray):
+        """`index`: row 0 holds its version and `inside_words`, the others are index_units."""
+        self.inside_words = int(index[0, 1])
+        self.anchors, self.marked, self.hashes = (np.ascontiguousarray(column) for column in index[1:].T)
+        bits = max(8, min(22, (16 * len(self.anchors)).bit_length()))
+        self.shift = np.uint64(64 - bits)
+        self.seen = np.zeros(1 << bits, bool)
+        self.seen[self.anchors >> self.shift] = True
+
+
+def leaked(words: Words, index: EvalIndex) -> np.ndarray:
+    """bool (L,): lines that hold a test unit of the index."""
     counts = words.counts
     found = np.zeros(len(counts), bool)
-    if not len(rows) or not len(words.hashes):
+    if not len(index.anchors) or not len(words.hashes):
         return found
-    line_of = np.repeat(np.arange(len(counts)), counts)
+    ends = np.repeat(words.offsets[1:], counts)
     starts = np.arange(len(words.hashes))
-    left = words.offsets[line_of + 1] - starts
+    left = ends - starts
     # every full window, and the whole of a line that is shorter than a window
-    use = (left >= inside_words) | (starts == words.offsets[line_of])
-    starts, line_of, left = starts[use], line_of[use], left[use]
-    hashes = windows(words)
-    anchors = hashes.hash(starts, np.minimum(left, inside_words))
-    low = np.searchsorted(rows[:, 0], anchors, side="left")
-    high = np.searchsorted(rows[:, 0], anchors, side="right")
+    use = left >= index.inside_words
+    use[words.offsets[:-1][counts > 0]] = True
+    starts, left = starts[use], left[use]
+    anchors = words.windows.hash(starts, np.minimum(left, index.inside_words))
+    seen = np.flatnonzero(index.seen[anchors >> index.shift])
+    starts, left, anchors = starts[seen], left[seen], anchors[seen]
+    low = np.searchsorted(index.anchors, anchors, side="left")
+    high = np.searchsorted(index.anchors, anchors, side="right")
     hit = np.flatnonzero(high > low)
     many = high[hit] - low[hit]
     row = np.repeat(low[hit], many) + np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    hit = np.repeat(hit, many)
-    whole, lengths = rows[row, 1] >= _WHOLE, (rows[row, 1] % np.uint64(_WHOLE)).astype(np.int64)
-    fits = np.where(whole, counts[line_of[hit]] == lengths, left[hit] >= lengths)
-    row, hit, lengths = row[fits], hit[fits], lengths[fits]
-    same = hashes.hash(starts[hit], lengths) == rows[row, 2]
-    found[line_of[hit[same]]] = True
+    starts, left = np.repeat(starts[hit], many), np.repeat(left[hit], many)
+    line = np.searchsorted(words.offsets, starts, side="right") - 1
+    whole = index.marked[row] >= _WHOLE
+    lengths = (index.marked[row] % np.uint64(_WHOLE)).astype(np.int64)
+    fits = np.where(whole, counts[line] == lengths, left >= lengths)
+    row, starts, line, lengths = row[fits], starts[fits], line[fits], lengths[fits]
+    found[line[words.windows.hash(starts, lengths) == index.hashes[row]]] = True
     return found
 
 
@@ -281,11 +470,14 @@ def minhash(
         return signatures, sizes
     begins = np.cumsum(sizes[full]) - sizes[full]
     shingle_starts = np.arange(sizes.sum()) - np.repeat(begins, sizes[full]) + np.repeat(bounds[full], sizes[full])
-    shingles = windows(words).hash(shingle_starts, np.repeat(shingle[full], sizes[full]))
+    shingles = words.windows.hash(shingle_starts, np.repeat(shingle[full], sizes[full]))
     multipliers, additions = minhash_constants(count)
+    values = np.zeros(len(shingles), np.dtype("<u8"))
+    upper = values.view("<u4")[1::2]
     for i in range(count):
-        values = (shingles * multipliers[i] + additions[i]) >> np.uint64(32)
-        signatures[full, i] = np.minimum.reduceat(values, begins).astype(np.uint32)
+        np.multiply(shingles, multipliers[i], out=values)
+        values += additions[i]
+        signatures[full, i] = np.minimum.reduceat(upper, begins)
     return signatures, sizes
 
 
@@ -301,6 +493,7 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
 # Characters: what a line is made of
 
 _LETTER, _DIGIT, _SPACE_CLASS, _SYMBOL, _BROKEN, _OWN = 1, 2, 4, 8, 16, 32
+_CLASSES = 64  # their sums are below
 _UNKNOWN = 255
 
 # ISO 15924 code -> first word of the Unicode names of its letters
@@ -326,21 +519,12 @@ def script_names(script: str, where: str = "config/languages.tsv") -> tuple[str,
     return tuple(names)
 
 
-class CharacterClasses:
+class CharacterClasses(_Table):
     """Class of every code point for one script, looked up once and kept."""
 
     def __init__(self, script: str):
-        self.names = script_names(script)
-        self.table = np.full(0x110000, _UNKNOWN, np.uint8)
-
-    def __call__(self, codes: np.ndarray) -> np.ndarray:
-        classes = self.table[codes]
-        unknown = classes == _UNKNOWN
-        if unknown.any():
-            for code in np.unique(codes[unknown]).tolist():
-                self.table[code] = self._classify(chr(code))
-            classes = self.table[codes]
-        return classes
+        super().__init__(lambda code: self._classify(chr(code)), np.uint8, _UNKNOWN)
+        self.names = script_names(script) if script else ()
 
     def _classify(self, character: str) -> int:
         category = unicodedata.category(character)
@@ -356,8 +540,7 @@ class CharacterClasses:
         return 0 if category[0] == "M" or category == "Cf" else _SYMBOL
 
 
-_DIGITS = CharacterClasses.__new__(CharacterClasses)
-_DIGITS.names, _DIGITS.table = (), np.full(0x110000, _UNKNOWN, np.uint8)
+_DIGITS = CharacterClasses("")
 
 
 def _is_digit(codes: np.ndarray) -> np.ndarray:
@@ -377,20 +560,28 @@ class Characters:
     broken: np.ndarray
 
 
-def characters_of(lines: Sequence[str], classes: CharacterClasses) -> Characters:
-    codes = _codes("\n".join(lines) + "\n") if lines else np.zeros(0, "<u4")
+def characters_of(lines: Sequence[str], classes: CharacterClasses, codes: np.ndarray | None = None) -> Characters:
+    codes = codes_of(lines) if codes is None else codes
     ends = np.flatnonzero(codes == 10)
-    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64) if len(ends) else np.zeros(0, np.int64)
     kinds = classes(codes)
     kinds[ends] = 0
+    lengths = np.diff(ends, prepend=-1)
+    # one pass over the characters, whatever is counted
+    table = np.bincount(np.repeat(np.arange(len(ends)) * _CLASSES, lengths) + kinds, minlength=len(ends) * _CLASSES)
+    table = table.reshape(len(ends), _CLASSES)
 
     def count(bit: int) -> np.ndarray:
-        return np.add.reduceat((kinds & bit) != 0, starts, dtype=np.int64) if len(starts) else np.zeros(0, np.int64)
+        return table[:, (np.arange(_CLASSES) & bit) != 0].sum(axis=1)
 
-    total = ends - starts
+    total = lengths - 1
     return Characters(
         total, total - count(_SPACE_CLASS), count(_LETTER), count(_OWN), count(_DIGIT), count(_SYMBOL), count(_BROKEN)
     )
+
+
+def spaced_words(characters: Characters) -> np.ndarray:
+    """int64 (L,): len(line.split()) of normalised lines, whose only white space is one space between words."""
+    return (characters.total - characters.visible + 1) * (characters.total > 0)
 
 
 # Filters. Each returns bool (L,), true = reject.
@@ -446,15 +637,20 @@ def long_word(words: Words, longest: int) -> np.ndarray:
 def repetitive(words: Words, distinct_share: float, at_least: int) -> np.ndarray:
     """Few different pairs of neighbouring words among many. Single words would not do: Thai has few letters."""
     counts = words.counts
-    pairs = np.maximum(0, counts - 1)
-    line_of = np.repeat(np.arange(len(counts)), pairs)
-    starts = np.arange(pairs.sum()) + np.repeat(words.offsets[:-1] - (np.cumsum(pairs) - pairs), pairs)
-    hashes = windows(words).hash(starts, np.full(len(starts), 2))
-    order = np.lexsort((hashes, line_of))
-    hashes, lines = hashes[order], line_of[order]
-    new = np.append(True, (hashes[1:] != hashes[:-1]) | (lines[1:] != lines[:-1]))[: len(hashes)]
-    distinct = np.bincount(lines[new], minlength=len(counts))
-    return (counts >= at_least) & (_share(distinct, pairs) < distinct_share)
+    asked = np.flatnonzero(counts >= max(at_least, 2))
+    pairs = counts[asked] - 1
+    line_of = np.repeat(np.arange(len(asked)), pairs)
+    starts = np.arange(len(line_of)) + np.repeat(words.offsets[asked] - (np.cumsum(pairs) - pairs), pairs)
+    hashes = words.windows.hash(starts, np.full(len(starts), 2))
+    # One number of line and hash sorts several times faster than two.
+    bits = np.uint64(len(asked).bit_length())
+    keys = np.sort(line_of.astype(np.uint64) << (np.uint64(64) - bits) | hashes >> bits)
+    new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    distinct = np.bincount((keys[new] >> (np.uint64(64) - bits)).astype(np.int64), minlength=len(asked))
+    flags = counts >= at_least
+    flags &= distinct_share > 0  # a line without pairs has a share of 0
+    flags[asked] = _share(distinct, pairs) < distinct_share
+    return flags
 
 
 def unequal_lengths(a: np.ndarray, b: np.ndarray, usual_log_ratio: float, ratio: float, slack: int) -> np.ndarray:
@@ -470,6 +666,9 @@ def copied(a: Words, b: Words, at_least: int) -> np.ndarray:
 
 
 # fastText
+
+_PREFIX = len("__label__")
+_ROUNDING = 1e-3  # its own comparison with a least probability is that coarse
 
 
 class LanguageId:
@@ -487,19 +686,23 @@ class LanguageId:
     def has(self, label: str) -> bool:
         return f"__label__{label}" in self.model.get_labels()
 
-    def predict(self, text: str) -> list[tuple[str, float]]:
-        """(label, probability), best first. fastText 0.9.3's predict fails under NumPy 2, its inner one does not."""
-        pairs = self.model.f.predict(text.replace("\n", " ") + "\n", self.candidates, 0.0, "strict")
-        return [(label.removeprefix("__label__"), min(1.0, probability)) for probability, label in pairs]
+    def predict(self, lines: Sequence[str], least: float = 0.0) -> list[list[tuple[str, float]]]:
+        """Of each line (label, probability), best first, of the candidates that reach `least`: fewer are found sooner.
 
-    def probability(self, text: str, label: str) -> float:
-        """Of the language `label`; 0 if it is not among the candidates."""
-        return next((probability for name, probability in self.predict(text) if name == label), 0.0)
+        fastText 0.9.3's predict fails under NumPy 2, its inner one does not.
+        """
+        texts = [line.replace("\n", " ") + "\n" for line in lines]
+        found = self.model.f.multilinePredict(texts, self.candidates, least, "strict")
+        return [
+            [(label[_PREFIX:], min(1.0, float(probability))) for label, probability in zip(*candidates, strict=True)]
+            for candidates in zip(*found, strict=True)
+        ]
 
 
 def wrong_language(lines: Sequence[str], asked: np.ndarray, model: LanguageId, label: str, share: float) -> np.ndarray:
     """The line's own language has a probability below `share`; only lines `asked` are looked at, the others pass."""
     wrong = np.zeros(len(lines), bool)
-    for i in np.flatnonzero(asked).tolist():
-        wrong[i] = model.probability(lines[i], label) < share
+    asked = np.flatnonzero(asked)
+    predictions = model.predict([lines[i] for i in asked.tolist()], max(0.0, share - _ROUNDING))
+    wrong[asked] = [dict(candidates).get(label, 0.0) < share for candidates in predictions]
     return wrong

@@ -144,14 +144,8 @@ def _lines(words: Words, begin: int, end: int) -> Words:
     """Lines [begin, end)."""
     end = min(end, len(words.offsets) - 1)
     first, last = words.offsets[begin], words.offsets[end]
-    return Words(
-        words.hashes[first:last],
-        words.offsets[begin : end + 1] - first,
-        words.lengths[first:last],
-        words.numbers[first:last],
-        words.skeletons[begin:end],
-        words.skeleton_lengths[begin:end],
-    )
+    left, right = np.append(words.starts, len(words.letters))[[first, last]]
+    return Words(words.letters[left:right], words.starts[first:last] - left, words.offsets[begin : end + 1] - first)
 
 
 def train_pair_model(left: list[str], right: list[str], thresholds: PairModelThresholds) -> PairModel:
