@@ -4,6 +4,8 @@
 # make plan   what the jobs that are not done yet cost, before any of them starts; CONFIG, MACHINE and PLAN choose:
 #             make plan CONFIG="scale=paper" MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
 # make test   style, unit tests, the workflow's plans, and the smoke scale for real
+# make unlock after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
+# make faults kills jobs and Snakemake at random moments of smoke, and compares the tables (FAULTS="--rounds 60 --seed 2")
 # make setup  only .venv        make lint  only style        make lock  write requirements.lock again
 #
 # Needs Python 3.11 or newer with venv, make and a C++ compiler (g++: fasttext is compiled). PYTHON=python3.12 make chooses another.
@@ -22,7 +24,7 @@ TEST_STAMP := $(VENV)/.installed-for-tests
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all smoke test lint setup lock pdf report plan
+.PHONY: all smoke test lint setup lock pdf report plan unlock faults
 .DELETE_ON_ERROR:
 
 all: setup
@@ -42,6 +44,12 @@ report: setup
 
 pdf: setup
 	$(SNAKEMAKE) results/tables/all.pdf
+
+unlock: setup
+	snakemake --unlock
+
+faults: setup
+	python tests/faults/kill.py --out results/faults/kills.json $(FAULTS)
 
 test: lint $(TEST_STAMP)
 	python -m pytest

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,6 @@ from errors import UserError
 
 CHECKSUM = "checksum"  # key of sealed JSON
 SUMS = "SHA256SUMS"  # file of a folder
-NEARLY_FULL = 1 << 16  # bytes; torch and safetensors tell a full disk in words of their own
 MENDS = {
     errno.ENOSPC: "the disk is full; make room and run again",
     errno.EDQUOT: "the quota of the disk is used up; make room and run again",
@@ -42,15 +42,16 @@ def told(path: Path) -> Iterator[None]:
         raise
 
 
-def refusal(error: Exception, folder: Path) -> int | None:
+def refusal(error: BaseException | None, folder: Path) -> int | None:
     """Which of MENDS an error is, if it is about this folder: an input that cannot be read is another matter."""
-    if isinstance(error, OSError):
-        elsewhere = error.filename is not None and folder not in Path(error.filename).parents
-        return error.errno if error.errno in MENDS and not elsewhere else None
-    if isinstance(error, RuntimeError) or type(error).__name__ == "SafetensorError":
-        with suppress(OSError):
-            return errno.ENOSPC if shutil.disk_usage(folder).free < NEARLY_FULL else None
-    return None
+    while error is not None and not isinstance(error, OSError):
+        if type(error).__name__ == "SafetensorError" and (number := re.search(r"\(os error (\d+)\)", str(error))):
+            return int(number[1]) if int(number[1]) in MENDS else None
+        error = error.__cause__ or error.__context__  # torch raises anew what a write has raised
+    if error is None or error.errno not in MENDS:
+        return None
+    named = folder if error.filename is None else Path(os.fsdecode(error.filename))
+    return error.errno if named.is_relative_to(folder) or folder.is_relative_to(named) else None
 
 
 @contextmanager
@@ -66,7 +67,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
                 os.fsync(written.fileno())
             os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or not to be changed
+            temporary.unlink()
 
 
 @contextmanager

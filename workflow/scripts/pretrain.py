@@ -32,7 +32,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from atomic import atomic_folder, atomic_path, write_sealed
+from atomic import atomic_folder, atomic_path, told, write_sealed
 from engine import cost
 from engine.admin import set_residuals
 from engine.ahead import ahead
@@ -433,7 +433,7 @@ class Log:
         speed = self.tokens / elapsed
         if -(-step // self.cycle) % LOG_EVERY == 0 or step in (1, self.steps):
             row = {"step": step, "lr": rate, "gradient_norm": norm, "tokens_per_second": round(speed), **signals}
-            with open(self.path, "a", encoding="utf-8") as file:
+            with told(self.path), open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         if time.monotonic() - self.shown > PROGRESS_SECONDS or step == self.steps:
             self.shown = time.monotonic()

@@ -141,6 +141,7 @@ def score_file(args: SimpleNamespace) -> dict:
 
 def read_description(folder: Path, recipe) -> dict:
     path = folder / "predictions.json"
+    check_folder(folder, "delete the folder and predict again")
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -157,7 +158,6 @@ def read_description(folder: Path, recipe) -> dict:
             raise UserError(
                 f"{path}, {key}: {described.get(key)!r}, but the recipe asks for {expected!r}; predict again"
             )
-    check_folder(folder, "delete the folder and predict again")
     return described
 
 

@@ -172,8 +172,8 @@ def state_files(folder: Path) -> list[Path]:
 def save_state(folder: Path, step: int, state: dict, keep: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     unnamed = folder / f"step-{step:09d}.unnamed"
-    with atomic_path(unnamed) as temporary:
-        torch.save(state, temporary)
+    with atomic_path(unnamed) as temporary, open(temporary, "wb") as file:
+        torch.save(state, file)  # given a name, it would not say why it could not write
     with told(unnamed):
         os.replace(unnamed, folder / f"step-{step:09d}-{sha256_of(unnamed)[:32]}.pt")
         sync_folder(folder)
