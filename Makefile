@@ -6,6 +6,7 @@
 # make test   style, unit tests, the workflow's plans, and the smoke scale for real
 # make unlock after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
 # make faults kills jobs and Snakemake at random moments of smoke, and compares the tables (FAULTS="--rounds 60 --seed 2")
+# make test-slurm   the same scale and interrupted trainings through a Slurm that is started on this machine, minutes
 # make setup  only .venv        make lint  only style        make lock  write requirements.lock again
 #
 # Needs Python 3.11 or newer with venv, make and a C++ compiler (g++: fasttext is compiled). PYTHON=python3.12 make chooses another.
@@ -24,7 +25,7 @@ TEST_STAMP := $(VENV)/.installed-for-tests
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all smoke test lint setup lock pdf report plan unlock faults
+.PHONY: all smoke test lint setup lock pdf report plan unlock faults test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -53,6 +54,10 @@ faults: setup
 
 test: lint $(TEST_STAMP)
 	python -m pytest
+
+# Skipped, with a word, where Slurm is not installed (Debian: slurmctld slurmd slurm-client). It ends what it has started.
+test-slurm: $(TEST_STAMP)
+	python -m pytest -m slurm -rs tests/test_slurm.py
 
 lint: setup
 	ruff check workflow tests benchmarks

@@ -1,19 +1,28 @@
 """The profile `slurm`: what is submitted, and that trainings on a real Slurm survive what Slurm does to them.
 
-The first half needs no Slurm: stand-ins for its commands write down how they were called. The second half starts one
-on this machine (tests/slurm/cluster.py), and is skipped where Slurm is not installed.
+The first half needs no Slurm: stand-ins for its commands write down how they were called. The second half (`make
+test-slurm`) starts one on this machine, tests/slurm/cluster.py, and is skipped where Slurm is not installed.
 """
 
+import contextlib
+import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from test_dag import copy_tree
+import allocation
+import plan
+from slurm import cluster as slurm
+from test_dag import copy_tree, edit, snakemake
 
 # sbatch writes down its arguments and hands out a number, squeue says that the job has failed: Snakemake ends at once.
 STAND_INS = {
@@ -36,19 +45,15 @@ def stand_ins(tmp_path) -> Path:
     return tmp_path
 
 
-def profile(
-    tree: Path, *arguments: str, environment: dict[str, str], seconds: float = 120
-) -> subprocess.CompletedProcess:
-    """snakemake --profile slurm, with the Python that runs the tests."""
-    own = {
-        name: value for name, value in os.environ.items() if not name.startswith(("SBATCH_", "SLURM_", "SNAKEMAKE_"))
-    }
+def profile(tree: Path, *arguments: str, seconds: float = 120, **environment: str) -> tuple[list[str], dict]:
+    """Command and environment of snakemake --profile slurm, with the Python that runs the tests."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH", "SLURM", "SNAKEMAKE"))}
     own |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"} | environment
-    own["PATH"] = os.pathsep.join((environment["PATH"], str(Path(sys.executable).parent), os.environ["PATH"]))
+    first, _, rest = own["PATH"].partition(os.pathsep)  # the stand-ins, or the cluster's
+    own["PATH"] = os.pathsep.join((first, str(Path(sys.executable).parent), rest))
     # SIGTERM alone may not end Snakemake while it waits for Slurm
     command = ["timeout", "--kill-after=5", str(seconds), sys.executable, "-m", "snakemake", "--profile", "slurm"]
-    command += ["--slurm-init-seconds-before-status-checks", "1", *arguments]
-    return subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
+    return [*command, "--slurm-init-seconds-before-status-checks", "1", *arguments], own
 
 
 CLEANED = "results/paper/corpus/mono/cc-100/sw/3.clean.txt.zst"
@@ -78,9 +83,11 @@ def submitted(tree: Path, stand_ins: Path, target: str, **environment: str) -> l
     """The arguments of the sbatch that makes this target, what differs from call to call taken out."""
     calls = stand_ins / "calls"
     calls.unlink(missing_ok=True)
-    own = {"PATH": str(stand_ins), "CALLS": str(calls), "ACCOUNTING": "accounting_storage/none", **environment}
+    own = {"CALLS": str(calls), "ACCOUNTING": "accounting_storage/none", **environment}
+    own["PATH"] = f"{stand_ins}{os.pathsep}{os.environ['PATH']}"
     arguments = ("--retries", "0", "--config", "scale=paper", "--allowed-rules", *RULES[target], "--", target)
-    done = profile(tree, *arguments, environment=own)
+    command, own = profile(tree, *arguments, **own)
+    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
     assert calls.exists(), done.stdout + done.stderr
     [call] = calls.read_text().splitlines()
     words = call.split("\0")[:-1]
@@ -141,3 +148,312 @@ def test_finished_jobs_are_asked_for_in_the_accounts_where_there_are_some(paper,
     """squeue has answered in the tests above. Here only sacct does; who asks the other waits for ever."""
     (stand_ins / "squeue").write_text("#!/bin/sh\n")
     submitted(paper, stand_ins, CLEANED, ACCOUNTING="accounting_storage/slurmdbd")
+
+
+# --- How large a training is --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def configuration(repository) -> plan.Config:
+    return plan.load_config(repository, {"scale": "paper"})
+
+
+def test_a_training_takes_the_nodes_that_its_size_asks_for(configuration):
+    most = allocation.Allocation(**configuration.scale["resources"]["pretrain"])
+    given = {run: allocation.allocated(configuration, "pretrain", {"run": run}) for run in configuration.pretrained}
+    assert (given["xlm-r"].nodes, given["ernie-m-base"].nodes, given["ppa-250k"].nodes) == (8, 1, 1)
+    assert given["ppa-250k"].processes == given["random-init"].processes == 1
+    assert all(own.processes <= most.processes and own.runtime <= most.runtime for own in given.values())
+    by_size = sorted(given, key=lambda run: allocation.rough_flops(plan.resolve_run(configuration, run)))
+    assert [given[run].processes for run in by_size] == sorted(given[run].processes for run in by_size)
+    for run, own in given.items():
+        rows = plan.resolve_run(configuration, run)["batch"]["rows"]
+        assert rows % own.processes == 0, run
+        assert own.threads_per_process * max(1, own.gpu) <= own.threads <= most.threads
+
+
+def test_rough_flops_are_near_the_counted_ones(configuration):
+    """By the closed form of engine/cost.py for a run of one objective whose rows are full: XLM-R."""
+    from engine.cost import Pass, ours
+    from engine.model import ModelConfig
+
+    run = plan.resolve_run(configuration, "xlm-r")
+    tokens = run["schedule"]["steps"] * run["batch"]["rows"] * run["batch"]["row_length"]
+    model = ModelConfig(**{**run["model"], "vocabulary": allocation.VOCABULARY})
+    counted = ours(Pass(tokens, model.layers, context=0, logits=0.15 * tokens), model)
+    assert allocation.rough_flops(run) == pytest.approx(counted, rel=0.01)
+
+
+def test_a_scale_of_one_node_keeps_what_it_states(repository):
+    small = plan.load_config(repository, {"scale": "small"})
+    stated = allocation.Allocation(**small.scale["resources"]["pretrain"])
+    assert {allocation.allocated(small, "pretrain", {"run": run}) for run in small.pretrained} == {stated}
+
+
+# --- A real Slurm -------------------------------------------------------------------------------------------------
+
+TRAINED = "results/smoke/runs/xlm-r/seed-1/model.safetensors"
+LOG = "results/smoke/logs/pretrain/xlm-r/seed-1.log"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    if slurm.missing():
+        pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
+    with slurm.running(seconds=1500) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def prepared(repository, tmp_path_factory) -> Path:
+    """All that a training of half a minute reads."""
+    tree = copy_tree(repository, tmp_path_factory.mktemp("prepared"))
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 30, warmup_steps: 3}", "schedule: {steps: 2500}")
+    edit(tree, "config/scales/smoke.yaml", "every_steps: 10,", "every_steps: 500,")
+    wanted = ("results/smoke/runs/xlm-r/sampling_plan.tsv", "results/smoke/vocab/spm.model")
+    snakemake(tree, "--cores", "2", "--config", "scale=smoke", "--", *wanted)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def undisturbed(prepared, tmp_path_factory) -> Path:
+    tree = shutil.copytree(prepared, tmp_path_factory.mktemp("undisturbed") / "tree", symlinks=True)
+    snakemake(tree, "--cores", "1", "--config", "scale=smoke", "--", TRAINED)
+    return tree
+
+
+@contextlib.contextmanager
+def training(cluster: slurm.Cluster, tree: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
+    """Snakemake, whose job is training by now."""
+    arguments = (*arguments, "--config", "scale=smoke", "--", TRAINED)
+    command, own = profile(tree, *arguments, seconds=400, **(cluster.environment | environment))
+    with open(tree / "snakemake.log", "w") as log:
+        process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until(lambda: process.poll() is not None or any(tree.glob(f"{Path(TRAINED).parent}/state/*/train.jsonl")))
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for job in jobs_of(cluster, tree, "pending,running,completing"):
+            cluster.call("scancel", job["id"], check=False)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 300) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.2)
+
+
+def jobs_of(cluster: slurm.Cluster, tree: Path, states: str = "all") -> list[dict[str, str]]:
+    """The pre-training's jobs in the order of their numbers."""
+    found = [job for job in cluster.jobs(states) if job["folder"] == str(tree) and "pretrain" in job["comment"]]
+    return sorted(found, key=lambda job: int(job["id"]))
+
+
+def finish(cluster: slurm.Cluster, tree: Path, process: subprocess.Popen) -> None:
+    """Wait for the end; who waits in the queue for a later moment need not, in a test."""
+
+    def ended() -> bool:
+        for job in jobs_of(cluster, tree, "pending"):
+            if job["reason"] == "BeginTime":
+                cluster.call("scontrol", "update", f"JobId={job['id']}", "StartTime=now", check=False)
+        return process.poll() is not None
+
+    wait_until(ended, 400)
+    text = (tree / "snakemake.log").read_text()
+    assert process.returncode == 0, text[-5000:]
+
+
+def check_equal(tree: Path, undisturbed: Path) -> None:
+    """Saved, continued, and at the end as if nothing had been."""
+    assert re.search(r"continuing after step [1-9]", (tree / LOG).read_text()), (tree / LOG).read_text()
+    assert (tree / TRAINED).read_bytes() == (undisturbed / TRAINED).read_bytes()
+
+
+@pytest.fixture
+def tree(prepared, tmp_path) -> Path:
+    return shutil.copytree(prepared, tmp_path / "tree", symlinks=True)
+
+
+def requeue(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    cluster.call("scontrol", "requeue", job["id"])
+
+
+def take_node_down(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=DOWN", "Reason=test")
+
+
+def preempt(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    cluster.call("srun", "--partition=high", "--nodes=2", "--exclusive", "--time=1", "sleep", "1", seconds=120)
+
+
+def warn(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    cluster.call("scancel", "--signal=USR1", job["id"])
+
+
+def stand_still_until_the_time_limit(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    """Slurm wakes what stands still before it tells it to end."""
+    cluster.call("scontrol", "update", f"JobId={job['id']}", "TimeLimit=1")
+    stop_training(job)
+    wait_until(lambda: job["id"] not in {one["id"] for one in cluster.jobs("running")}, 150)
+
+
+# disturbance -> the states in which its jobs end
+DISTURBANCES = {
+    requeue: ["COMPLETED"],
+    take_node_down: ["COMPLETED"],
+    preempt: ["COMPLETED"],
+    warn: ["FAILED", "COMPLETED"],
+    stand_still_until_the_time_limit: ["TIMEOUT", "COMPLETED"],
+}
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("disturb", DISTURBANCES, ids=lambda one: one.__name__)
+def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
+    partition = "low" if disturb is preempt else "main"
+    with training(cluster, tree, SBATCH_PARTITION=partition) as process:
+        [job] = jobs_of(cluster, tree)
+        disturb(cluster, job)
+        finish(cluster, tree, process)
+    if disturb is take_node_down:
+        cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
+    assert [one["state"] for one in jobs_of(cluster, tree)] == DISTURBANCES[disturb]
+    check_equal(tree, undisturbed)
+
+
+@pytest.mark.slurm
+def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
+    """A job of a minute: the training stops by itself after 50 seconds, which it has spent standing still."""
+    with training(cluster, tree, "--set-resources", "pretrain:runtime=1") as process:
+        [job] = jobs_of(cluster, tree)
+        for pid in stop_training(job):
+            time.sleep(max(0.0, 51 - age(pid)))
+            os.kill(pid, signal.SIGCONT)
+        finish(cluster, tree, process)
+    assert [one["state"] for one in jobs_of(cluster, tree)] == ["FAILED", "COMPLETED"]
+    check_equal(tree, undisturbed)
+
+
+@pytest.mark.slurm
+def test_two_nodes_of_two_processes_learn_as_one_does(cluster, tree, undisturbed):
+    """The form that a job of several nodes has, on made-up GPUs: srun, one torchrun per node, gloo."""
+    resources = "seeds: [1]\nresources: {pretrain: {gpu: 2, nodes: 2, threads: 2}}\n"
+    edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", resources)
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 40}")
+    with training(cluster, tree) as process:
+        finish(cluster, tree, process)
+    [job] = jobs_of(cluster, tree)
+    assert (job["state"], job["nodes"]) == ("COMPLETED", "n[1-2]")
+    assert json.loads((tree / TRAINED).with_name("cost.json").read_text())["world_size"] == 4
+    alone = shutil.copytree(tree, tree.with_name("alone"), symlinks=True)
+    shutil.rmtree((alone / TRAINED).parent)
+    edit(alone, "config/scales/smoke.yaml", resources, "seeds: [1]\n")
+    snakemake(alone, "--cores", "1", "--config", "scale=smoke", "--", TRAINED)
+    assert len(losses(tree)) == 5 and losses(tree) == pytest.approx(losses(alone), abs=1e-4)
+
+
+@pytest.mark.slurm
+def test_a_training_goes_on_with_fewer_nodes(cluster, tree):
+    """Begun on two nodes, stopped for good, continued on one: the same data in the same order, and nothing twice."""
+    two, one = (f"seeds: [1]\nresources: {{pretrain: {{gpu: 2, nodes: {nodes}, threads: 2}}}}\n" for nodes in (2, 1))
+    edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", two)
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 300}")
+    alone = shutil.copytree(tree, tree.with_name("alone"), symlinks=True)
+    with training(cluster, tree, "--retries", "0") as process:
+        warn(cluster, jobs_of(cluster, tree)[0])
+        wait_until(lambda: process.poll() is not None)
+    assert process.returncode == 1
+    edit(tree, "config/scales/smoke.yaml", two, one)
+    with training(cluster, tree) as process:
+        finish(cluster, tree, process)
+    assert re.search(r"continuing after step [1-9]", (tree / LOG).read_text())
+    assert json.loads((tree / TRAINED).with_name("cost.json").read_text())["world_size"] == 2
+    edit(alone, "config/scales/smoke.yaml", two, "seeds: [1]\n")
+    snakemake(alone, "--cores", "1", "--config", "scale=smoke", "--", TRAINED)
+    assert losses(tree) == pytest.approx(losses(alone), abs=1e-3)
+
+
+LATE = """
+import os, subprocess, sys
+
+replace = os.replace
+
+
+def late(source, target, **options):
+    if not sys.argv[0].endswith("pretrain.py") or "/state/" in str(target):
+        return replace(source, target, **options)
+    hidden = f"{target}.late"
+    os.link(source, hidden)
+    os.unlink(source)
+    subprocess.Popen(["sh", "-c", 'sleep 8; mv "$0" "$1"', hidden, str(target)], start_new_session=True)
+
+
+os.replace = late
+"""
+
+
+@pytest.mark.slurm
+def test_outputs_may_appear_late(cluster, tree, tmp_path):
+    """A file system that shows new files after eight seconds: the job is waited for, and not made again."""
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late/sitecustomize.py").write_text(LATE)
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 40}")
+    with training(cluster, tree, PYTHONPATH=str(tmp_path / "late")) as process:
+        finish(cluster, tree, process)
+    assert [job["state"] for job in jobs_of(cluster, tree)] == ["COMPLETED"]
+    assert not list(tree.rglob("*.late")) and len(losses(tree)) == 5
+
+
+@pytest.mark.slurm
+def test_an_interrupted_snakemake_cancels_its_jobs(cluster, tree):
+    with training(cluster, tree) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        wait_until(lambda: process.poll() is not None)
+        wait_until(lambda: jobs_of(cluster, tree)[0]["state"] == "CANCELLED")
+
+
+@pytest.mark.slurm
+def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
+    """Everything, as a person would call it; trainings on two nodes of two made-up GPUs, evaluation on one."""
+    tree = copy_tree(repository, tmp_path / "smoke")
+    many, one = "{gpu: 2, nodes: 2, threads: 2}", "{gpu: 1}"
+    resources = f"resources: {{pretrain: {many}, finetune: {one}, finetune_retrieval: {one}, predict: {one}}}"
+    edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", f"seeds: [1]\n{resources}\n")
+    wanted = ["results/tables/all.tex", *(["results/tables/all.pdf"] if shutil.which("pdflatex") else [])]
+    arguments = ("--local-cores", "2", "--retries", "0", "--config", "scale=smoke", "--", *wanted)
+    command, own = profile(tree, *arguments, seconds=1200, **cluster.environment)
+    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    assert all((tree / name).stat().st_size > 10_000 for name in wanted)
+    jobs = [job for job in cluster.jobs() if job["folder"] == str(tree)]
+    assert {job["state"] for job in jobs} == {"COMPLETED"} and len(jobs) < 130
+    assert sum(job["nodes"] == "n[1-2]" for job in jobs) == 3, "the pre-trainings"
+    assert "Nothing to be done" in snakemake(tree, "--dry-run", "--config", "scale=smoke", "--", *wanted).stdout
+
+
+def losses(tree: Path) -> list[float]:
+    lines = (tree / TRAINED).with_name("train.jsonl").read_text().splitlines()
+    return [json.loads(line)["mmlm/loss"] for line in lines]
+
+
+def stop_training(job: dict[str, str]) -> list[int]:
+    """Let the training of this job stand still; its process, or its processes."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[1:2] == [b"workflow/scripts/pretrain.py"] and (folder / "cwd").resolve() == Path(job["folder"]):
+                found.append(int(folder.name))
+    assert found, "no training"
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    return found
+
+
+def age(pid: int) -> float:
+    """Seconds since the process began."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

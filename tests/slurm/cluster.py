@@ -97,9 +97,9 @@ class Cluster:
         return done.stdout
 
     def jobs(self, states: str = "all") -> list[dict[str, str]]:
-        """Every job that the controller still knows: its id, state, comment and node list."""
-        text = self.call("squeue", f"--states={states}", "--noheader", "--format=%i|%T|%k|%N|%P|%r")
-        names = ("id", "state", "comment", "nodes", "partition", "reason")
+        """Every job that the controller still knows."""
+        text = self.call("squeue", f"--states={states}", "--noheader", "--format=%i|%T|%k|%N|%P|%r|%Z")
+        names = ("id", "state", "comment", "nodes", "partition", "reason", "folder")
         return [dict(zip(names, line.strip().split("|"), strict=True)) for line in text.splitlines()]
 
     def start_node(self, node: str, seconds: float) -> None:
@@ -245,6 +245,7 @@ def running(seconds: float = 600, cpus: int = 4) -> Iterator[Cluster]:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a way out through the blocks that stop the cluster
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     one = actions.add_parser("run", help="start it, run a command, stop it")
