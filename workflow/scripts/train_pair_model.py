@@ -20,6 +20,7 @@ SMALLEST_RATIO = (
     0.05  # below it a word pair says that the words avoid each other; leaving it out saves most of the table
 )
 _SCORED = 4096  # pairs scored at once
+_LINKS = 1 << 20  # looked up at once
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,17 @@ def known_words(words: Words, vocabulary: np.ndarray) -> tuple[np.ndarray, np.nd
 def link(
     source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], targets: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Every pair of words of a line: its cell uint64 (N,) and the target token it belongs to int64 (N,)."""
+    """Every pair of words of a line: its cell uint64 (N,) and the target token it belongs to int32 (N,)."""
     counts = np.diff(source[1])
     line_of = np.repeat(np.arange(len(counts)), np.diff(target[1]))  # line of each target token
     many = counts[line_of]
-    token = np.repeat(np.arange(len(line_of)), many)
-    within = np.arange(len(token)) - np.repeat(np.cumsum(many) - many, many)
-    words = source[0][source[1][line_of[token]] + within]
-    return words.astype(np.uint64) * np.uint64(targets) + target[0][token].astype(np.uint64), token
+    token = np.repeat(np.arange(len(line_of), dtype=np.int32), many)
+    where = np.arange(len(token), dtype=np.int32)  # of the source word among all
+    where += np.repeat((source[1][line_of] - np.cumsum(many) + many).astype(np.int32), many)
+    cells = source[0].astype(np.uint64)[where]
+    cells *= np.uint64(targets)
+    cells += target[0].astype(np.uint64)[token]
+    return cells, token
 
 
 def gain_of(
@@ -100,7 +104,11 @@ def train_direction(
     links, token = link(source, target, sizes[1])
     if not len(links):
         return Direction(np.zeros(0, np.uint64), np.zeros(0, np.float32))
-    cells, cell = np.unique(links, return_inverse=True)
+    cells = np.unique(links)
+    cell = np.zeros(len(links), np.int32)  # of each link
+    for begin in range(0, len(links), _LINKS):
+        cell[begin : begin + _LINKS] = np.searchsorted(cells, links[begin : begin + _LINKS])
+    del links
     word = (cells // np.uint64(sizes[1])).astype(np.int64)  # source word of each cell
     table = np.ones(len(cells))
     for _ in range(thresholds.iterations):
