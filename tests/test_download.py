@@ -203,6 +203,10 @@ class Final:
         assert not self.bad, f"a partial file of {self.bad} bytes lay at the final path"
 
 
+def files_beside(path: Path) -> list[str]:
+    return sorted(other.name for other in path.parent.iterdir())
+
+
 def fetch(dataset, tmp_path, *, expect=BODY, mirrors=(), patience=FAST, **options):
     """Download; success must give exactly `expect`, failure must leave nothing at the final path."""
     out = tmp_path / "raw" / "file.bin"
@@ -213,7 +217,7 @@ def fetch(dataset, tmp_path, *, expect=BODY, mirrors=(), patience=FAST, **option
             assert not out.exists()
             raise
     assert out.read_bytes() == expect
-    assert [path.name for path in out.parent.iterdir()] == ["file.bin"], "temporary files were left behind"
+    assert files_beside(out) == [".file.bin.sha256", "file.bin"], "temporary files were left behind"
     return source
 
 
@@ -501,7 +505,7 @@ def test_kill_9_midway_then_continue(server, tmp_path):
         subprocess.run(command(tmp_path, server.url("/f")), check=True, stderr=subprocess.PIPE, timeout=20)
     assert out.read_bytes() == BODY
     assert server.ranges("/f") == [None, "bytes=120000-"]
-    assert [path.name for path in out.parent.iterdir()] == ["file.bin"]
+    assert files_beside(out) == [".file.bin.sha256", "file.bin"]
 
 
 def test_kill_between_the_last_byte_and_the_rename_needs_no_second_download(server, tmp_path):

@@ -96,6 +96,7 @@ KILLS = {
     "snakemake TERM": 2,
 }
 WORKER_KILLS = {"worker KILL": 4, "job KILL": 1, "everything KILL": 1}
+SUBMIT = ["--profile", "slurm", "--local-cores", "2", "--slurm-init-seconds-before-status-checks", "1"]
 SLURM_KILLS = {"slurmd KILL": 2, "slurmctld KILL": 2, "job KILL": 2, "snakemake KILL": 1}
 
 
@@ -110,6 +111,9 @@ class Options:
         own = dict(self.slurm.environment) if self.slurm else dict(os.environ)
         path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
         return own | {"PATH": path, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+    def is_busy(self) -> bool:
+        return self.slurm is not None and bool(self.slurm.jobs())
 
 
 @dataclass
@@ -162,7 +166,7 @@ def make_tree(name: str, folder: Path) -> Path:
 def command(name: str, options: Options, *extra: str) -> list[str]:
     """As the Makefile has it."""
     tree = TREES[name]
-    how = ["--profile", "slurm", "--cores", "8"] if options.slurm else ["--cores", str(options.cores)]
+    how = SUBMIT if options.slurm else ["--cores", str(options.cores)]
     scheduler = ["--scheduler", "greedy", "--max-jobs-per-timespan", "1000/5s", "--rerun-incomplete"]
     call = [sys.executable, "-m", "snakemake", *how, *scheduler, *extra, "--config", "scale=smoke", *tree.config]
     return [*call, "--", *tree.targets]
@@ -324,19 +328,21 @@ def play(one: Round, options: Options) -> None:
             else:
                 in_peace += 1
             while not call.ended():
+                if options.slurm:
+                    options.slurm.hurry()
                 time.sleep(0.1)
             text = call.text()
             one.calls.append(ending(call.process.poll(), text))
-            if options.slurm:
-                options.slurm.revive()
             if ASKS_TO_UNLOCK in text:
                 unlock = [sys.executable, "-m", "snakemake", "--unlock", "--config", "scale=smoke"]
                 subprocess.run(unlock, cwd=tree, env=options.environment, capture_output=True, check=True, timeout=120)
             elif one.calls[-1] in ("finished", "hung"):
                 break
-        while at_work(tree) and time.monotonic() - begun < 2 * HUNG:
+        while (at_work(tree) or options.is_busy()) and time.monotonic() - begun < 2 * HUNG:
             time.sleep(0.1)  # jobs of a killed Snakemake that are still at work: what they write counts too
     finally:
+        if options.slurm:
+            options.slurm.cancel()
         end_all(tree)
     wrong = differences(products(tree), products(source))
     one.left_over = len(list(tree.glob("results/**/.*.tmp")))
@@ -447,6 +453,22 @@ class Slurm:
     def __init__(self, module, running, seconds: float):
         self.module, self.running, self.seconds, self.dead = module, running, seconds, set()
         self.environment = running.environment
+
+    def jobs(self, states: str = "pending,running,completing") -> list[dict[str, str]]:
+        with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired):
+            return self.running.jobs(states)
+        return []
+
+    def hurry(self) -> None:
+        """Who was put back into the queue waits two minutes there; not here."""
+        time.sleep(1)
+        for job in self.jobs("pending"):
+            if job["reason"] == "BeginTime":
+                self.running.call("scontrol", "update", f"JobId={job['id']}", "StartTime=now", check=False)
+
+    def cancel(self) -> None:
+        for job in self.jobs():
+            self.running.call("scancel", job["id"], check=False)
 
     def kill(self, target: str, number: int) -> None:
         daemon = "slurmd-n1" if target == "slurmd" else target

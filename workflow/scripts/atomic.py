@@ -110,6 +110,26 @@ def check_folder(path: str | Path, mend: str) -> None:
             raise UserError(f"{path / name}: not as it was written (sha256 is {found}, {SUMS} says {known}); {mend}")
 
 
+def keep_sum(path: str | Path, sha256: str) -> None:
+    """Remember what a single file is, in a hidden file beside it."""
+    write_text(sum_file(Path(path)), sha256 + "\n")
+
+
+def check_sum(path: str | Path, mend: str) -> None:
+    """A file is what was remembered, where something was."""
+    path = Path(path)
+    with suppress(FileNotFoundError):
+        known = sum_file(path).read_bytes().decode("utf-8", "replace").strip()
+        if known != (found := sha256_of(path)):
+            raise UserError(
+                f"{path}: not as it was written (sha256 is {found}, {sum_file(path).name} says {known}); {mend}"
+            )
+
+
+def sum_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.sha256")
+
+
 def sha256_of(path: str | Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-from atomic import check_folder, write_sealed
+from atomic import check_folder, check_sum, write_sealed
 from datasets import DATASETS_TSV
 from engine import bleu
 from engine.alignments import Alignment, diagonal_chance
@@ -76,6 +76,8 @@ def score_folder(args: SimpleNamespace) -> dict:
     described = read_description(folder, recipe)
     module = task_module(recipe.task)
     paths = raw_paths(recipe, args.raw, args.datasets)
+    for path in sorted(set(paths.values())):  # those of training and dev too: the number rests on them
+        check_sum(path, "delete it, download it again, and do again what has read it")
     test = module.read_test(paths, recipe.languages, recipe.expected("test", args.counts == "upstream"))
     metrics = {metric: recipe.chance[metric] for metric in recipe.metrics}
     scores, items = [], {}
