@@ -118,8 +118,11 @@ def our_step(run: RunConfig) -> Step:
     return step
 
 
-def their_step(run: RunConfig, selected_alone: bool) -> Step:
+def their_step(
+    run: RunConfig, selected_alone: bool, device: torch.device | None = None, compiled: bool = False
+) -> Step:
     """With the fused AdamW, which is the Trainer's default."""
+    device = device or torch.device("cpu")
     from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
 
     own, settings = run.model, run.optimizer
@@ -133,13 +136,15 @@ def their_step(run: RunConfig, selected_alone: bool) -> Step:
         type_vocab_size=1,
         layer_norm_eps=own.layer_norm_eps,
     )
-    model = XLMRobertaForMaskedLM(shape).train()
+    model = XLMRobertaForMaskedLM(shape).to(device).train()
+    if compiled:
+        (model.roberta if selected_alone else model).compile()
     optimizer = torch.optim.AdamW(
         model.parameters(), settings.peak_lr, settings.betas, settings.eps, settings.weight_decay, fused=True
     )
 
     def mixed() -> AbstractContextManager:
-        return torch.autocast("cpu", torch.bfloat16) if run.precision == "bf16" else nullcontext()
+        return torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
 
     def loss_of(batch: Batch) -> torch.Tensor:
         real = (batch.fields.document >= 0).long()
