@@ -210,17 +210,18 @@ def test_the_critical_path_is_the_longest_of_all(seed):
     longest = longest_by_trying(after, seconds)
     assert sum(seconds[i] for i in path) == longest
     assert not after[path[0]] and all(a in after[b] for a, b in itertools.pairwise(path))
-    free = jobs.wall_time(after, seconds, {"jobs": 99}, lambda i: {"jobs": 1})
-    one = jobs.wall_time(after, seconds, {"jobs": 1}, lambda i: {"jobs": 1})
-    two = jobs.wall_time(after, seconds, {"jobs": 2}, lambda i: {"jobs": 1})
+    free, _ = jobs.wall_time(after, seconds, {"jobs": 99}, lambda i: {"jobs": 1})
+    one, most = jobs.wall_time(after, seconds, {"jobs": 1}, lambda i: {"jobs": 1})
+    two, _ = jobs.wall_time(after, seconds, {"jobs": 2}, lambda i: {"jobs": 1})
+    assert most == {"jobs": 1}
     assert free == longest and one == sum(seconds)
     assert max(longest, sum(seconds) / 2) <= two <= longest + (sum(seconds) - longest) / 2 + 1e-9  # Graham's bound
 
 
 def test_jobs_that_take_more_of_a_limit_wait_for_it():
     uses = [{"gpus": 8.0}, {"gpus": 8.0}, {"gpus": 2.0}, {}]
-    assert jobs.wall_time([[]] * 4, [10, 10, 3, 30], {"gpus": 10}, lambda i: uses[i]) == 30
-    assert jobs.wall_time([[]] * 4, [10, 10, 3, 5], {"gpus": 8}, lambda i: uses[i]) == 23
+    assert jobs.wall_time([[]] * 4, [10, 10, 3, 30], {"gpus": 10}, lambda i: uses[i]) == (30, {"gpus": 10})
+    assert jobs.wall_time([[]] * 4, [10, 10, 3, 5], {"gpus": 8}, lambda i: uses[i]) == (23, {"gpus": 8})
     with pytest.raises(ValueError, match="more than there is"):
         jobs.wall_time([[]], [1], {"gpus": 4}, lambda i: {"gpus": 8.0})
 

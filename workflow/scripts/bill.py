@@ -18,6 +18,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ TARGET = "results/tables/all.tex"
 PROFILE = Path("slurm/config.v8+.yaml")
 SHOWN = 12  # runs and jobs of the critical path that are printed
 DAY = 86400.0
+NO_LIMIT = 10**9
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def table(title: str, found: dict[str, Sum], most: int | None = None) -> str:
 COLUMNS = (
     "job", "rule", "run", "task", "setting", "seed", "wildcards", "tokens", "flops", "gpus", "threads", "seconds",
     "gpu_hours", "core_hours", "disk_bytes", "scratch_bytes", "network_bytes", "device_memory_bytes", "device_bytes",
-    "fits", "critical", "after", "basis", "advice",
+    "fits", "critical", "after", "precision", "basis", "advice",
 )  # fmt: skip
 
 
@@ -165,7 +167,8 @@ def as_csv(bills: Sequence, critical: Iterable[int]) -> str:
         fits = "" if not bill.memory else "no" if bill.memory > bill.room else "yes"
         writer.writerow([
             job.number, job.rule, *own, rest, *(f"{number:.10g}" for number in numbers), fits,
-            "yes" if job.number in on_path else "", " ".join(map(str, job.after)), bill.basis, bill.advice,
+            "yes" if job.number in on_path else "", " ".join(map(str, job.after)), bill.precision, bill.basis,
+            bill.advice,
         ])  # fmt: skip
     return out.getvalue()
 
@@ -180,7 +183,7 @@ class Limits:
     retries: int
 
     def of(self) -> dict[str, float]:
-        return {"jobs": self.jobs, "downloads": self.downloads, **({} if self.gpus is None else {"gpus": self.gpus})}
+        return {"jobs": self.jobs, "downloads": self.downloads, "gpus": NO_LIMIT if self.gpus is None else self.gpus}
 
 
 def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
@@ -198,7 +201,9 @@ def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
     )
 
 
-def wall_time(bills: Sequence, limits: Limits) -> float:
+def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
+    """Seconds until all is done, and the most GPUs that are at work at a time."""
+
     def uses(i: int) -> dict[str, float]:
         own = {"jobs": 1.0}
         if bills[i].job.rule == "download":
@@ -209,7 +214,9 @@ def wall_time(bills: Sequence, limits: Limits) -> float:
         raise UserError(
             f"--gpus: {limits.gpus}, but one job takes {most}; give at least as many, or shrink `resources`"
         )
-    return graph.wall_time([bill.job.after for bill in bills], [bill.seconds for bill in bills], limits.of(), uses)
+    after, seconds = [bill.job.after for bill in bills], [bill.seconds for bill in bills]
+    wall, most = graph.wall_time(after, seconds, limits.of(), uses)
+    return wall, round(most["gpus"])
 
 
 def beyond_limits(bills: Sequence, limits: Limits) -> list[str]:
@@ -256,47 +263,52 @@ def unfit(bills: Sequence) -> list[str]:
 
 
 def summary(
-    bills: Sequence, done: int, config: plan.Config, rate, critical: Sequence[int], wall: float, limits: Limits
+    bills: Sequence, done: int, config: plan.Config, rate, critical: Sequence[int], limits: Limits
 ) -> list[str]:
     """What a person acts on."""
-    total = Sum()
-    for bill in bills:
-        total.add(bill)
-    trainings = [bill for bill in bills if bill.job.rule == "pretrain" and bill.flops]
-    sampled = sum("sampled" in bill.basis for bill in trainings)
-    unknown = sum("size unknown" in bill.basis for bill in bills)
-    downloads = sum(bill.job.rule == "download" for bill in bills)
-    computing = f"{short(total.flops)} FLOPs on {short(total.tokens)} tokens"
+    total, (wall, gpus) = total_of(bills), wall_time(bills, limits)
     hours = f"{total.device_hours:,.0f} GPU-hours and " if any(bill.devices for bill in bills) else ""
+    slow = sum(bill.device_hours for bill in bills if bill.precision == "fp32")
+    unknown = sum("size unknown" in bill.basis for bill in bills)
     lines = [
-        f"Scale {config.scale_name}: {len(bills):,} jobs to run, {done:,} done. {computing}: "
-        f"{hours}{total.core_hours:,.0f} core-hours.",
-        f"Rate: {short(rate.shown)} FLOP/s a device, {rate.source}.",
-        f"Time: {time_words(sum(bills[i].seconds for i in critical))} on the critical path, whatever the machine; "
+        f"Scale {config.scale_name}: {len(bills):,} jobs to run, {done:,} done. {short(total.flops)} FLOPs on "
+        f"{short(total.tokens)} tokens: {hours}{total.core_hours:,.0f} core-hours.",
+        f"Rate: {rate.words}.",
+    ]
+    if slow:
+        lines[1] += f" {slow / total.device_hours:.0%} of the GPU-hours compute in fp32, for want of `precision: bf16`."
+    lines.append(
+        f"Time: {time_words(sum(bills[i].seconds for i in critical))} on the critical path, however much runs at once; "
         f"{time_words(wall)} with at most {limits.jobs} jobs"
         + (
             f" and {limits.gpus:,} GPUs at once."
             if limits.gpus
-            else " at once, GPUs without limit (--gpus N limits them)."
-        ),
-        f"Disk: {size_words(total.disk)} stay, and up to {size_words(largest_scratch(bills, limits))} for checkpoints "
-        f"on the way. Network: {size_words(total.network)}"
-        + (f" ({unknown} of {downloads} files have no published size: assumed)." if unknown else "."),
-    ]
-    misfits = unfit(bills)
-    if misfits:
-        count = sum(bill.memory > bill.room for bill in bills)
-        lines.append(f"Memory: {count} jobs do not fit their device; see below what to change.")
+            else f" at once, on up to {gpus:,} GPUs."
+            if gpus
+            else "."
+        )
+    )
+    lines.append(
+        f"Disk: {size_words(total.disk)} stay, and up to {size_words(largest_scratch(bills, limits))} come and go with "
+        f"checkpoints. Network: {size_words(total.network)}"
+        + (f"; the sizes of {unknown} files are published nowhere, and assumed." if unknown else ".")
+    )
+    if misfits := sum(bill.memory > bill.room for bill in bills):
+        lines.append(f"Memory: {misfits} jobs do not fit their device; what to change stands above.")
     elif any(bill.memory for bill in bills):
         most = max(bills, key=lambda bill: bill.memory / bill.room if bill.room else 0)
-        lines.append(
-            f"Memory: all fit; the fullest is {most.job.name}, {size_words(most.memory)} of {size_words(most.room)}."
-        )
+        words = f"{size_words(most.memory)} of {size_words(most.room)}"
+        lines.append(f"Memory: all fit; the fullest is {most.job.name}, {words}.")
+    trainings = [bill for bill in bills if bill.job.rule in ("pretrain", "train_translator") and bill.flops]
     if trainings:
-        basis = f"{sampled} of {len(trainings)} pre-trainings counted from samples of their shards"
-        if sampled < len(trainings):
-            basis += f", {len(trainings) - sampled} from made-up text, whose lines have an assumed length"
-        lines.append(f"Trust: {basis}; the rest from recipes and from config/machines.yaml (the CSV's column basis).")
+        sampled = sum("sampled" in bill.basis for bill in trainings)
+        assumed = len(trainings) - sampled
+        kinds = [f"{sampled} from samples of their shards"] if sampled else []
+        kinds += [f"{assumed} from made-up text, as they have no shards yet"] if assumed else []
+        lines.append(
+            f"Trust: FLOPs of {len(trainings)} trainings are counted, {' and '.join(kinds)}; all else rests on recipes "
+            "and on what config/machines.yaml assumes (the CSV says it job by job)."
+        )
     return lines
 
 
@@ -323,7 +335,6 @@ def report(bills: Sequence, done: int, config: plan.Config, rate, limits: Limits
     if not bills:
         return f"Nothing to be done: all {done:,} jobs are.\n", []
     critical = graph.critical_path([bill.job.after for bill in bills], [bill.seconds for bill in bills])
-    wall = wall_time(bills, limits)
     parts = [table("rule", sums(bills, lambda bill: bill.job.rule) | {"total": total_of(bills)})]
     of_runs = [bill for bill in bills if "run" in bill.job.wildcards]
     if of_runs:
@@ -342,7 +353,7 @@ def report(bills: Sequence, done: int, config: plan.Config, rate, limits: Limits
     warnings = [*(f"does not fit: {line}" for line in unfit(bills)), *beyond_limits(bills, limits)]
     if warnings:
         parts.append("\n".join(f"! {line}" for line in warnings))
-    parts.append("\n".join(summary(bills, done, config, rate, critical, wall, limits)))
+    parts.append("\n".join(summary(bills, done, config, rate, critical, limits)))
     return "\n\n".join(parts) + "\n", critical
 
 
@@ -355,9 +366,12 @@ def total_of(bills: Iterable) -> Sum:
 
 def main() -> None:
     args = parse_arguments()
-    found, done = graph.planned_jobs(args.config, args.targets)
+    with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
+        asked = other.submit(graph.planned_jobs, args.config, args.targets)
+        import billing
+
+        found, done = asked.result()
     config = plan.load_config(".", settings_of(args.config))
-    import billing  # imports torch: seconds that a mistake above need not wait for
 
     machines = billing.load_machines(Path("."))
     rate = billing.choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)

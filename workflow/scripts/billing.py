@@ -25,6 +25,7 @@ import torch
 
 import plan
 import pretrain
+from allocation import allocated
 from comparisons import GIVEN_VOCABULARIES
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig, content_hash
@@ -57,8 +58,12 @@ class Rate:
     memory: float  # bytes of one device
 
     @property
-    def shown(self) -> float:
-        return max(self.by_precision.values())
+    def words(self) -> str:
+        rates = {f"{rate / 1e12:.4g}" for rate in self.by_precision.values()}
+        if len(rates) == 1:
+            return f"{rates.pop()} TFLOP/s a device, {self.source}"
+        each = " and ".join(f"{rate / 1e12:.4g} TFLOP/s in {key}" for key, rate in sorted(self.by_precision.items()))
+        return f"{each} a device, {self.source}"
 
     def of(self, precision: str, what: str) -> float:
         if precision not in self.by_precision:
@@ -264,12 +269,11 @@ class Size:
 
 
 @cache
-def _size_of(key: str, vocabulary: int) -> Size:
+def _size_of(key: str, vocabulary: int, languages: int) -> Size:
     values = json.loads(key)
     run = run_config(values, vocabulary)
     with torch.device("meta"):
         model = pretrain.PretrainingModel(run)
-    languages = len(plan.languages_of(values["data"]))
 
     def numbers(tensor: torch.Tensor) -> int:
         """A table of languages has no row yet: nobody told the model its sources."""
@@ -289,9 +293,20 @@ def _size_of(key: str, vocabulary: int) -> Size:
 
 def size_of(values: dict, vocabulary: int) -> Size:
     """Of a resolved run; from the shapes of its model, which is not made."""
-    own = {key: values[key] for key in ("name", "data", "model", "objectives", "batch", "optimizer", "schedule", "init")
-           if key in values}  # fmt: skip
-    return _size_of(json.dumps(own, sort_keys=True), vocabulary)
+    what = {
+        "name": "",
+        "data": {},
+        "model": values["model"] | {"dropout": 0.0, "attention_dropout": 0.0},
+        "objectives": [{key: own[key] for key in ("name", "options") if key in own} for own in values["objectives"]],
+        "batch": {"rows": 1, "row_length": 1, "device_rows": 1},
+        "optimizer": {"peak_lr": 1},
+        "schedule": {"steps": 1, "warmup_steps": 0},
+    }
+    if first := values["schedule"].get("first"):
+        what["schedule"]["first"] = first
+    if frozen := (values.get("init") or {}).get("frozen"):
+        what["init"] = {"run": "", "frozen": frozen}
+    return _size_of(json.dumps(what, sort_keys=True), vocabulary, len(plan.languages_of(values["data"])))
 
 
 def state_bytes(size: Size, parallel: str, devices: int) -> float:
@@ -370,6 +385,7 @@ class Bill:
     network: float = 0.0
     memory: float = 0.0  # bytes of one device, 0: nobody computed it
     room: float = 0.0  # bytes that one device has
+    precision: str = ""  # that its model computes in
     basis: str = ""
     advice: str = ""
 
@@ -414,6 +430,8 @@ class Pricing:
     rate: Rate
     folder: Path  # for made-up text
     _samples: dict[str, tuple] = field(default_factory=dict)  # what is read -> its sources, what was sampled of them
+    _priced: dict[tuple[str, ...], Bill] = field(default_factory=dict)
+    _texts: dict[tuple[str, str, str], float] = field(default_factory=dict)
     _measured: dict[tuple[str, str], list[float]] | None = None
 
     @property
@@ -450,11 +468,15 @@ class Pricing:
 
     def of(self, job: Job, waits_for: set[str]) -> Bill:
         """`waits_for`: the rules of the jobs before it that are not done."""
-        found = Bill(job, devices=self.gpus(job.rule))
+        found = Bill(job, devices=self.gpus(job))
         if job.rule in RESUMES:
             self.training(found, encoded=not waits_for & ENCODED)
-        elif job.rule in ("finetune", "finetune_retrieval", "predict", "translate", "validate_translator"):
-            EVALUATIONS[job.rule](self, found)
+        elif job.rule in EVALUATIONS:
+            key = (job.rule, *(job.wildcards[name] for name in ("run", "task", "setting")))
+            if key not in self._priced:
+                EVALUATIONS[job.rule](self, found)
+                self._priced[key] = found
+            found = dataclasses.replace(self._priced[key], job=job)  # another seed costs the same
         elif job.rule == "download":
             self.download(found)
         elif (
@@ -468,18 +490,21 @@ class Pricing:
 
     # --- time
 
-    def gpus(self, rule: str) -> int:
-        own = self.config.scale.get("resources", {}).get(rule, {})
-        return own.get("gpu", 0) * own.get("nodes", 1)
+    def gpus(self, job: Job) -> int:
+        if job.rule in RESUMES:
+            own = allocated(self.config, job.rule, job.wildcards)
+            return own.gpu * own.nodes
+        return self.config.scale.get("resources", {}).get(job.rule, {}).get("gpu", 0)
 
     def processes(self, job: Job) -> int:
         """The devices that compute: GPUs, or one process."""
-        return max(1, self.gpus(job.rule))
+        return max(1, self.gpus(job))
 
     def time(self, found: Bill, precision: str = "fp32") -> None:
         """Seconds: of a training by its FLOPs; of others as jobs of their kind took at this scale, else by FLOPs, else
         nothing but starting."""
         job = found.job
+        found.precision = precision if found.flops else ""
         start = self.assumed["start"]["gpu" if found.devices else "cpu"]
         measured = self.measured(job)
         if measured is not None and job.rule not in RESUMES:
@@ -554,7 +579,7 @@ class Pricing:
 
     def room(self, job: Job) -> float:
         """Bytes of a device: of a GPU, or what the scale gives a job on a CPU."""
-        if self.gpus(job.rule):
+        if self.gpus(job):
             return self.rate.memory
         return 1e6 * self.config.scale.get("resources", {}).get(job.rule, {}).get("mem_mb", 4000)
 
@@ -655,8 +680,7 @@ class Pricing:
 
     def finish_finetuning(self, found: Bill, model: ModelConfig, run: dict, how: dict, tokens: float) -> None:
         """Memory, disk and time; `tokens` of the largest batch."""
-        schedule = {"steps": 0, "warmup_steps": 0}
-        size = size_of(run | {"objectives": [], "init": None, "schedule": schedule}, self.vocabulary)
+        size = size_of(run | {"objectives": [], "init": None, "schedule": {}}, self.vocabulary)
         precision = how.get("precision", "fp32")
         if how.get("device_rows"):
             tokens = min(tokens, how["device_rows"] * how["max_length"])
@@ -718,6 +742,11 @@ class Pricing:
 
     def text_of(self, kind: str, corpus: str, name: str) -> float:
         """Bytes of a corpus's text, decompressed."""
+        if (kind, corpus, name) not in self._texts:
+            self._texts[kind, corpus, name] = self._text_of(kind, corpus, name)
+        return self._texts[kind, corpus, name]
+
+    def _text_of(self, kind: str, corpus: str, name: str) -> float:
         own, languages = self.config.datasets, self.config.languages
         ids = (plan.mono_ids if kind == "mono" else plan.bitext_ids)(corpus, name, own, languages)
         total = 0.0

@@ -169,11 +169,11 @@ def wall_time(
     seconds: Sequence[float],
     limits: dict[str, float],
     uses: Callable[[int], dict[str, float]],
-) -> float:
-    """Until the last job ends, if of the ready jobs always the one with most behind it begins, as far as the limits
-    allow: `uses` says how much of which limit a job takes."""
+) -> tuple[float, dict[str, float]]:
+    """The seconds until the last job ends, if of the ready jobs always the one with most behind it begins, as far as
+    the limits allow (`uses` says how much of which a job takes), and the most of each that was taken at a time."""
     rest = to_the_end(after, seconds)
-    free = dict(limits)
+    free, least = dict(limits), dict(limits)
     left = [len(set(own)) for own in after]
     followers: list[list[int]] = [[] for _ in after]
     for i, own in enumerate(after):
@@ -203,6 +203,7 @@ def wall_time(
             heapq.heappop(lines[own])
             for key, amount in own:
                 free[key] -= amount
+                least[key] = min(least[key], free[key])
             heapq.heappush(running, (now + seconds[i], i, own))
         if not running:
             raise ValueError("a job takes more than there is")
@@ -213,4 +214,4 @@ def wall_time(
             left[other] -= 1
             if not left[other]:
                 wait(other)
-    return now
+    return now, {key: limits[key] - least[key] for key in limits}
