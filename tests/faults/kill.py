@@ -358,8 +358,8 @@ def wait_and_strike(kill: Kill, call: Call, tree: Path, options: Options, begun:
     due = None
     while not call.ended():
         planned = call.jobs_planned()
-        # workers live in one job alone: the first moment counts that has any
-        chosen = 0 if kill.what.startswith("worker") else 1 + kill.planned_after % max(1, planned)
+        # Workers live in one job alone: the first moment counts that has any. After the last jobs it would be too late.
+        chosen = 0 if kill.what.startswith("worker") else 1 + kill.planned_after % max(1, planned - 2)
         if due is None and planned and call.jobs_started() >= chosen:
             due = time.monotonic() + kill.pause
         if due is not None and time.monotonic() >= due and strike(kill, call, tree, options):
