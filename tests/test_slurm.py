@@ -285,6 +285,22 @@ def take_node_down(cluster: slurm.Cluster, job: dict[str, str]) -> None:
     cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=DOWN", "Reason=test")
 
 
+def lose_node(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+    """As when its power fails: daemon and job are gone at once, and the node answers no more."""
+    cluster.kill(f"slurmd-{job['nodes']}")
+    gone = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if f"SLURM_JOB_ID={job['id']}".encode() in variables and (folder / "cwd").resolve() == Path(job["folder"]):
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                of_slurm = (Path("/proc") / parent / "cmdline").read_bytes().startswith(b"slurmstepd: ")
+                gone |= {int(folder.name), *([int(parent)] if of_slurm else [])}
+    for pid in gone:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def preempt(cluster: slurm.Cluster, job: dict[str, str]) -> None:
     cluster.call("srun", "--partition=high", "--nodes=2", "--exclusive", "--time=1", "sleep", "1", seconds=120)
 
@@ -294,16 +310,23 @@ def warn(cluster: slurm.Cluster, job: dict[str, str]) -> None:
 
 
 def stand_still_until_the_time_limit(cluster: slurm.Cluster, job: dict[str, str]) -> None:
-    """Slurm wakes what stands still before it tells it to end."""
+    """Slurm tells it to end some time within a minute after its limit, and ends it half a minute later."""
     cluster.call("scontrol", "update", f"JobId={job['id']}", "TimeLimit=1")
-    stop_training(job)
-    wait_until(lambda: job["id"] not in {one["id"] for one in cluster.jobs("running")}, 150)
+    [pid] = stop_training(job)
+    wait_until(lambda: is_told_to_end(pid), 180)
+    os.kill(pid, signal.SIGCONT)
+
+
+def is_told_to_end(pid: int) -> bool:
+    waiting = re.search(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE).group(1)
+    return bool(int(waiting, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 # disturbance -> the states in which its jobs end
 DISTURBANCES = {
     requeue: ["COMPLETED"],
     take_node_down: ["COMPLETED"],
+    lose_node: ["COMPLETED"],
     preempt: ["COMPLETED"],
     warn: ["FAILED", "COMPLETED"],
     stand_still_until_the_time_limit: ["TIMEOUT", "COMPLETED"],
@@ -316,9 +339,12 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
     partition = "low" if disturb is preempt else "main"
     with training(cluster, tree, SBATCH_PARTITION=partition) as process:
         [job] = jobs_of(cluster, tree)
+        wait_until(lambda: disturb is not lose_node or any(tree.glob(f"{Path(TRAINED).parent}/state/*/step-*.pt")))
         disturb(cluster, job)
         finish(cluster, tree, process)
-    if disturb is take_node_down:
+    if disturb is lose_node:
+        cluster.start_node(job["nodes"], 1500)
+    if disturb in (take_node_down, lose_node):
         cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
     assert [one["state"] for one in jobs_of(cluster, tree)] == DISTURBANCES[disturb]
     check_equal(tree, undisturbed)

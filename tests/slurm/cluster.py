@@ -219,6 +219,20 @@ def stop(cluster: Cluster) -> None:
     for path in sorted((cluster.folder / "run").glob("*.pid-of-ours"), reverse=True):  # slurmd before slurmctld
         end_group(int(path.read_text()), signal.SIGTERM)
         path.unlink()
+    for pid in left_over(cluster):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def left_over(cluster: Cluster) -> list[int]:
+    """Processes of its jobs that nobody watches any more, as after a node was taken down."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (folder / "environ").read_bytes()
+            if b"SLURM_JOB_ID=" in environment and bytes(cluster.folder) in environment:
+                found.append(int(folder.name))
+    return found
 
 
 def end_group(pid: int, number: int) -> None:
