@@ -466,3 +466,23 @@ def test_the_script_bills_the_smoke_scale(repository, tmp_path):
 
 def test_ranks_of_a_sample_are_one_process():
     assert Ranks().world_size == 1
+
+
+def test_a_plan_that_is_still_to_be_made_is_the_one_that_will_be(corpus, bare, machines, tmp_path):  # noqa: F811
+    """The shards are there, and no run has read them yet."""
+    (tmp_path / "results/paper").mkdir(parents=True)
+    (tmp_path / "results/paper/shards").symlink_to(corpus / "shards")
+    config = dataclasses.replace(bare, root=tmp_path, scale={**bare.scale, "shards": {"mono": 2, "bitext": 2}})
+    mono = {"corpus": "cc-100", "languages": ["de", "en", "hi"], "alpha": 0.5}
+    bitext = {"corpora": {"de-en": ["World"], "en-hi": ["World"]}, "alpha": 1.0}
+    pricing = billing.Pricing(config, machines, rate_of(machines), tmp_path)
+    path = pricing.plan_of({"name": "some", "data": {"mono": mono, "bitext": bitext}})
+    sources, _ = pretrain.read_plan(path, corpus / "shards")
+    assert [source.name for source in sources["bitext"]] == ["de-en", "en-hi"]
+    sizes = {
+        own.name: sum(read_manifest(manifest)["sentences"] for manifest in own.manifests) for own in sources["mono"]
+    }
+    weights = {name: size**0.5 for name, size in sizes.items()}
+    for own in sources["mono"]:
+        assert own.probability == pytest.approx(weights[own.name] / sum(weights.values()))
+    assert pricing.sentence_tokens < 12  # of the first shards, and no longer an assumption

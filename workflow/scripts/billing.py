@@ -39,6 +39,8 @@ from engine.options import DESCRIPTIONS
 from engine.shards import open_shard, read_manifest, write_shard
 from errors import UserError
 from jobs import Job
+from plan_sampling import plan as sampling_plan
+from plan_sampling import sources_of_run, write_plan
 from typed import build
 from yamlfiles import did_you_mean, read_yaml
 
@@ -59,10 +61,13 @@ class Rate:
 
     @property
     def words(self) -> str:
-        rates = {f"{rate / 1e12:.4g}" for rate in self.by_precision.values()}
+        def rate_words(rate: float) -> str:
+            return f"{rate / 1e12:.4g} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.4g} GFLOP/s"
+
+        rates = {rate_words(rate) for rate in self.by_precision.values()}
         if len(rates) == 1:
-            return f"{rates.pop()} TFLOP/s a device, {self.source}"
-        each = " and ".join(f"{rate / 1e12:.4g} TFLOP/s in {key}" for key, rate in sorted(self.by_precision.items()))
+            return f"{rates.pop()} a device, {self.source}"
+        each = " and ".join(f"{rate_words(rate)} in {key}" for key, rate in sorted(self.by_precision.items()))
         return f"{each} a device, {self.source}"
 
     def of(self, precision: str, what: str) -> float:
@@ -408,7 +413,7 @@ GPU_RULES = (
     "validate_translator",
 )
 RESUMES = ("pretrain", "train_translator")
-ENCODED = {"encode_corpus", "plan_sampling_run", "plan_sampling_translator"}
+PLANS = {"plan_sampling_run", "plan_sampling_translator"}
 
 # How long rows are, in sentences: a pair of them, a sentence in words, a question with its context.
 SENTENCES_IN_ROW = {"classification": 1.7, "tagging": 1.0, "question-answering": 6.0}
@@ -453,14 +458,18 @@ class Pricing:
 
     @cached_property
     def made_up(self) -> dict[str, list[Source]]:
-        return made_up(self.folder / "made-up", self.vocabulary, self.assumed["sentence_tokens"])
+        return made_up(self.folder / "made-up", self.vocabulary, self.assumed_line)
+
+    @property
+    def assumed_line(self) -> float:
+        return self.assumed["sentence_tokens"]["world" if self.config.has_world else "real"]
 
     @cached_property
     def sentence_tokens(self) -> float:
         """Of a line, of the shards that are there, or as assumed."""
         found = [read_manifest(path) for path in sorted(self.results.glob("shards/mono/*/*/0.json"))]
         sentences = sum(manifest["sentences"] for manifest in found)
-        return sum(m["tokens"] for m in found) / sentences if sentences else self.assumed["sentence_tokens"]
+        return sum(m["tokens"] for m in found) / sentences if sentences else self.assumed_line
 
     def bill(self, jobs: Sequence[Job]) -> list[Bill]:
         rules = {job.number: job.rule for job in jobs}
@@ -470,7 +479,7 @@ class Pricing:
         """`waits_for`: the rules of the jobs before it that are not done."""
         found = Bill(job, devices=self.gpus(job))
         if job.rule in RESUMES:
-            self.training(found, encoded=not waits_for & ENCODED)
+            self.training(found, "encode_corpus" not in waits_for, not waits_for & PLANS)
         elif job.rule in EVALUATIONS:
             key = (job.rule, *(job.wildcards[name] for name in ("run", "task", "setting")))
             if key not in self._priced:
@@ -544,7 +553,7 @@ class Pricing:
 
     # --- trainings
 
-    def training(self, found: Bill, encoded: bool) -> None:
+    def training(self, found: Bill, encoded: bool, planned: bool) -> None:
         job, names = found.job, found.job.wildcards
         if job.rule == "pretrain":
             values = plan.resolve_run(self.config, names["run"])
@@ -559,6 +568,8 @@ class Pricing:
             found.basis = "untrained: no steps"
             return
         plan_file = place / "sampling_plan.tsv"
+        if encoded and not planned:
+            plan_file = self.plan_of(values)
         estimate = self.sample(run, plan_file if encoded and plan_file.is_file() else None, int(names["seed"]))
         left = (
             1
@@ -595,11 +606,25 @@ class Pricing:
                 sources["bitext"] = pretrain.first_pairs(sources["bitext"], limit)
                 sources = heads_of(sources, self.folder / content_hash(key))
             self._samples[key] = sources, {}
-        basis = (
-            "sampled from its shards" if plan_file else f"lines of {self.assumed['sentence_tokens']:g} tokens assumed"
-        )
+        basis = "sampled from its shards" if plan_file else f"lines of {self.assumed_line:g} tokens assumed"
         sources, known = self._samples[key]
         return estimate_training(run, sources, seed, basis, known)
+
+    def plan_of(self, values: dict) -> Path:
+        """The sampling plan that the shards will have: theirs are done, and it is not."""
+        mono, bitext = values["data"].get("mono"), values["data"].get("bitext")
+        names = [("mono", mono["corpus"], code) for code in mono["languages"]] if mono else []
+        if bitext:
+            names += [("bitext", corpus, pair) for pair, own in bitext["corpora"].items() for corpus in own]
+        shards = self.config.scale["shards"]
+        manifests = [
+            self.results / "shards" / "/".join(name) / f"{i}.json" for name in names for i in range(shards[name[0]])
+        ]
+        sources, alpha = sources_of_run(values, Path(values["name"]), manifests)
+        path = self.folder / "plans" / f"{content_hash(values['data'])}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        write_plan(sampling_plan(sources, alpha, (bitext or {}).get("limit")), path)
+        return path
 
     def steps_done(self, values: dict, plan_file: Path, place: Path, seed: int) -> int:
         """Of a training that was interrupted: the last checkpoint that it would continue from."""
