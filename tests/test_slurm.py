@@ -200,7 +200,7 @@ LOG = "results/smoke/logs/pretrain/xlm-r/seed-1.log"
 def cluster() -> Iterator[slurm.Cluster]:
     if slurm.missing():
         pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
-    with slurm.running(seconds=1500) as one:
+    with slurm.running(seconds=2700) as one:
         yield one
 
 
@@ -343,7 +343,7 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
         disturb(cluster, job)
         finish(cluster, tree, process)
     if disturb is lose_node:
-        cluster.start_node(job["nodes"], 1500)
+        cluster.start_node(job["nodes"], 2700)
     if disturb in (take_node_down, lose_node):
         cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
     assert [one["state"] for one in jobs_of(cluster, tree)] == DISTURBANCES[disturb]
