@@ -559,6 +559,19 @@ def test_two_searches_in_one_folder_and_a_failing_one(tmp_path: Path) -> None:
     assert not out.exists() and not (tmp_path / SCRATCH).exists()
 
 
+def test_a_disk_that_takes_no_more_is_named_and_left_clean(tmp_path: Path, repository: Path) -> None:
+    shard, out = tmp_path / "0.raw.zst", tmp_path / "0.npy"
+    split_mono([write_raw(tmp_path / "x.txt.xz", documents(EN, 3, 300))], tmp_path, [shard])
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+        "sys.path.insert(0, 'workflow/scripts'); import find_duplicates as f; f.run_main(f.main)"
+    )
+    command = [sys.executable, "-c", limited, "--shards", str(shard), "--out", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=repository)
+    assert result.returncode == 2 and "the file would be larger than is allowed here" in result.stderr, result.stderr
+    assert not out.exists() and not (tmp_path / SCRATCH).exists()
+
+
 def test_duplicates_are_read_along_with_their_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clean_mono._DUPLICATES", 3)
     rng = random.Random(0)

@@ -25,10 +25,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from atomic import atomic_path, write_json
+from atomic import atomic_path, told, write_json
 from corpusio import (
     Batch,
     DuplicateThresholds,
@@ -61,6 +62,11 @@ _ROWS = 15  # bits: found records are ordered by so many documents of a shard
 # Scratch files
 
 
+def write(stream: BinaryIO, records: np.ndarray) -> None:
+    """As tofile, which does not say that the disk is full."""
+    stream.write(np.ascontiguousarray(records).view(np.uint8).data)
+
+
 class Partitions:
     """Records on disk, to be read back one partition at a time, in the order in which they came."""
 
@@ -86,26 +92,30 @@ class Partitions:
         partition = np.concatenate([partition for _, partition in self.waiting])
         self.waiting, self.size = [], 0
         with open(self.path, "ab") as out:
-            records[np.argsort(partition, kind="stable")].tofile(out)
+            write(out, records[np.argsort(partition, kind="stable")])
         sizes = np.bincount(partition, minlength=self.count)
         self.runs.append(self.written + np.concatenate([[0], np.cumsum(sizes)]))
         self.written += len(records)
 
     def close(self) -> "Stored":
         self.flush()
-        np.save(f"{self.path}.runs.npy", np.array(self.runs, np.int64).reshape(-1, self.count + 1))
-        return Stored(self.path, self.dtype)
+        with open(f"{self.path}.runs", "wb") as out:
+            for run in self.runs:
+                write(out, run.astype(np.int64))
+        return Stored(self.path, self.count, self.dtype)
 
 
 class Stored:
     """The partitions of one file that is written."""
 
-    def __init__(self, path: Path, dtype: np.dtype):
-        self.path, self.dtype = path, dtype
+    def __init__(self, path: Path, count: int, dtype: np.dtype):
+        self.path, self.count, self.dtype = path, count, dtype
 
     def segments(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the partitions [begin, end) lie in each run: begins and ends, in records."""
-        runs = np.load(f"{self.path}.runs.npy", mmap_mode="r" if self.path.stat().st_size else None)
+        if not self.path.stat().st_size:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        runs = np.memmap(f"{self.path}.runs", np.int64, "r").reshape(-1, self.count + 1)
         return np.array(runs[:, begin]), np.array(runs[:, end])
 
     def read(self, begin: int, end: int, most: int | None = None) -> Iterator[np.ndarray]:
@@ -211,10 +221,10 @@ def hash_shard(
                 signatures, shingles = minhash(
                     words, starts, thresholds.shingle_words, thresholds.shingle_characters, size
                 )
-                signatures.tofile(signed)
+                write(signed, signatures)
                 heads = np.zeros(len(starts), _DOCUMENT)
                 heads["place"], heads["large"] = places[starts], shingles >= thresholds.smallest_document
-                heads.tofile(listed)
+                write(listed, heads)
             documents += len(starts)
     exact.close()
     skeleton.close()
@@ -316,11 +326,17 @@ class Signatures:
 
 
 def near_in_partition(
-    partition: int, shards: int, thresholds: DuplicateThresholds, scratch: Path, dropped: "Dropped", held: int
+    partition: int,
+    parts: int,
+    shards: int,
+    thresholds: DuplicateThresholds,
+    scratch: Path,
+    dropped: "Dropped",
+    held: int,
 ) -> Path:
     """A file of the documents of one partition that are like an earlier one, some more than once."""
     dtype = band_dtype(thresholds)
-    stores = [Stored(scratch / f"{shard}.bands", dtype) for shard in range(shards)]
+    stores = [Stored(scratch / f"{shard}.bands", parts, dtype) for shard in range(shards)]
     values = thresholds.bands * thresholds.rows
     signatures = Signatures(scratch, values)
     flags = dropped.load()
@@ -335,7 +351,7 @@ def near_in_partition(
                 pairs = like[begin : begin + _PAIRS]
                 equal = signatures(ours[pairs]) == signatures(theirs[pairs])
                 near = ours[pairs[equal.mean(axis=1) >= thresholds.similarity]]
-                _lines(near["hash"], near["place"], near["shard"], near["row"]).tofile(out)
+                write(out, _lines(near["hash"], near["place"], near["shard"], near["row"]))
     return found
 
 
@@ -375,9 +391,11 @@ class Dropped:
 # Lines
 
 
-def repeated_in_partition(name: str, partition: int, shards: int, scratch: Path, dropped: Dropped, held: int) -> Path:
+def repeated_in_partition(
+    name: str, partition: int, parts: int, shards: int, scratch: Path, dropped: Dropped, held: int
+) -> Path:
     """A file of the records of one partition whose hash stands in an earlier one, dropped documents left out."""
-    stores = [Stored(scratch / f"{shard}.{name}", _LINE) for shard in range(shards)]
+    stores = [Stored(scratch / f"{shard}.{name}", parts, _LINE) for shard in range(shards)]
     flags = dropped.load()
     seen = np.zeros(0, np.uint64)
     found = scratch / f"{name}.{partition}"
@@ -388,7 +406,7 @@ def repeated_in_partition(name: str, partition: int, shards: int, scratch: Path,
             again = np.append(False, records["hash"][1:] == records["hash"][:-1])[: len(records)]
             if len(seen):
                 again |= np.isin(records["hash"], seen)
-            records[again].tofile(out)
+            write(out, records[again])
             seen = np.union1d(seen, records["hash"][~again])
     return found
 
@@ -440,7 +458,7 @@ def find_duplicates(
             parts = partitions_for(sum(documents) * len(bands), band_dtype(thresholds), held)
             for _ in each(band_shard, [(i, bands, parts, thresholds, scratch, held) for i in numbers]):
                 pass
-            tasks = [(part, len(shards), thresholds, scratch, dropped, held) for part in range(parts)]
+            tasks = [(part, parts, len(shards), thresholds, scratch, dropped, held) for part in range(parts)]
             for path in each(near_in_partition, tasks):
                 for near in taken(path):
                     near = near[np.unique(near["place"], return_index=True)[1]]
@@ -449,7 +467,7 @@ def find_duplicates(
                     find(near, NEAR)
             dropped.save()
         for name, reason in (("exact", EXACT), ("skeleton", SKELETON)):
-            tasks = [(name, part, len(shards), scratch, dropped, held) for part in range(count)]
+            tasks = [(name, part, count, len(shards), scratch, dropped, held) for part in range(count)]
             for path in each(repeated_in_partition, tasks):
                 for records in taken(path):
                     find(records, reason)
@@ -484,7 +502,7 @@ def write_duplicates(path: Path, pieces: Iterable[np.ndarray], body: Path) -> di
     length = 0
     with open(body, "wb") as stream:
         for duplicates in pieces:
-            duplicates.tofile(stream)
+            write(stream, duplicates)
             length += len(duplicates)
             reasons = duplicates["reasons"]
             totals["exact"] += int(np.sum((reasons & EXACT) != 0))
@@ -502,7 +520,7 @@ def scratch_folder(parent: Path, key: dict) -> Iterator[Path]:
     """A folder that outlives a kill; what lies in it is used again if it was made of the same shards."""
     scratch = parent / SCRATCH
     scratch.mkdir(parents=True, exist_ok=True)
-    with open(scratch / "lock", "w") as lock:
+    with told(scratch), open(scratch / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
