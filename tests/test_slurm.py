@@ -344,8 +344,9 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
         finish(cluster, tree, process)
     if disturb is lose_node:
         cluster.start_node(job["nodes"], 2700)
-    if disturb in (take_node_down, lose_node):
+    if disturb is take_node_down:
         cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
+    slurm.wait_for_idle(cluster)
     assert [one["state"] for one in jobs_of(cluster, tree)] == DISTURBANCES[disturb]
     check_equal(tree, undisturbed)
 
