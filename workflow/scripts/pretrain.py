@@ -569,9 +569,9 @@ def pretrain(arguments: argparse.Namespace) -> int:
 def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
-    if arguments.budget:
+    if budget := getattr(arguments, "budget", None):
         signal.signal(signal.SIGALRM, stop.note)
-        signal.setitimer(signal.ITIMER_REAL, arguments.budget)
+        signal.setitimer(signal.ITIMER_REAL, budget)
     run = load_run(arguments.run_file)
     tokenizer = Tokenizer(arguments.vocabulary)
     vocabulary_sha256 = sha256_of(arguments.vocabulary)
