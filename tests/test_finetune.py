@@ -347,6 +347,57 @@ def test_grid_keeps_the_best_point(tiny, tmp_path):
     assert report["selection"]["score"] == max(scores) > min(scores)
 
 
+class Killed(Exception):
+    pass
+
+
+def killed_after(states: int, monkeypatch) -> None:
+    """The next fine-tuning keeps its state at every evaluation, and ends after so many of them."""
+    keep = finetune.Bookmark.write
+
+    def write(bookmark: finetune.Bookmark, content: dict) -> None:
+        bookmark.seconds = 0
+        keep(bookmark, content)
+        if bookmark.number == states:
+            raise Killed
+
+    monkeypatch.setattr(finetune.Bookmark, "write", write)
+
+
+def test_a_killed_search_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
+    hyper = {"epochs": 3, "evaluations": 3, "dropout": 0.1, "grid": {"peak_lr": [2e-3, 3e-3], "batch": [16]}}
+    recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)
+    whole = run_finetune(tiny, tmp_path / "whole/m.safetensors", recipe=recipe)
+    assert not (whole.parent / "state").exists()
+    out = tmp_path / "killed/m.safetensors"
+    for states in range(1, 5):  # two of the first trial, two of the second
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            killed_after(states, patch)
+            run_finetune(tiny, out, recipe=recipe)
+        assert not out.exists() and len(list((out.parent / "state").glob("*/step-*.pt"))) == 1
+    run_finetune(tiny, out, recipe=recipe)
+    assert out.read_bytes() == whole.read_bytes()
+    assert out.with_suffix(".json").read_bytes() == whole.with_suffix(".json").read_bytes()
+    assert not (out.parent / "state").exists()
+
+
+def test_other_inputs_do_not_go_on_from_an_old_state(tiny, tmp_path, monkeypatch):
+    hyper = {"epochs": 2, "evaluations": 2}
+    recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)
+    out = tmp_path / "m.safetensors"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        killed_after(1, patch)
+        run_finetune(tiny, out, recipe=recipe)
+    changed = write_recipe(tmp_path / "c.yaml", "xnli", "cross-lingual-transfer", hyper | {"peak_lr": 1e-9})
+    run_finetune(tiny, out, recipe=changed)
+    assert out.read_bytes() == run_finetune(tiny, tmp_path / "new/m.safetensors", recipe=changed).read_bytes()
+
+
+def test_a_short_fine_tuning_keeps_no_state(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune, "save_state", None)
+    run_finetune(tiny, tmp_path / "m.safetensors")
+
+
 def test_a_loss_that_is_not_finite_stops_with_its_step(tiny, tmp_path):
     weights, metadata = load_weights(tiny["model"])
     weights["encoder.blocks.1.up.weight"][0, 0] = float("nan")

@@ -24,6 +24,7 @@ from engine.tokenizer import Tokenizer
 from errors import UserError
 from finetune import make_optimizer
 from tasks.recipe import load_recipe
+from test_finetune import Killed, killed_after
 
 # Two ciphers of English: de shifts each vowel, hi each consonant.
 SHIFTS = {"de": str.maketrans("aeiou", "eioua"), "hi": str.maketrans("klmnrst", "lmnrstk")}
@@ -206,6 +207,18 @@ def test_equal_seeds_give_equal_bytes_whatever_the_order_of_the_files_is(tiny, t
     assert again.read_bytes() == tuned.read_bytes()
     assert again.with_suffix(".json").read_bytes() == tuned.with_suffix(".json").read_bytes()
     assert run(tiny, tmp_path / "other.safetensors", seed=2).read_bytes() != tuned.read_bytes()
+
+
+def test_a_killed_one_goes_on_to_the_same_weights(tiny, tuned, tmp_path, monkeypatch):
+    out = tmp_path / "killed/tuned.safetensors"
+    for states in (1, 2):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            killed_after(states, patch)
+            run(tiny, out)
+    run(tiny, out)
+    assert out.read_bytes() == tuned.read_bytes()
+    assert out.with_suffix(".json").read_bytes() == tuned.with_suffix(".json").read_bytes()
+    assert not (out.parent / "state").exists()
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,25 +1,33 @@
 """Fine-tune a pre-trained encoder on one task, and keep the weights that are best on dev.
 
 Reads the training and dev parts only. The same inputs and seed give the same weights, bit for bit, on the same CPU.
+What takes long keeps its state beside the weights, at a dev evaluation every ten minutes at most, and goes on there
+when its job is started again.
 """
 
 import argparse
 import hashlib
 import json
 import math
+import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from atomic import write_json
+from atomic import sha256_of, write_json
 from datasets import DATASETS_TSV
 from engine.answers import Question
-from engine.checkpoint import load_encoder, save_weights
+from engine.checkpoint import load_encoder, load_state, save_state, save_weights, sole_use
+from engine.config import content_hash
 from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
 from engine.rows import AnswerWindow, Window, answer_labels, answer_windows, pair_rows, shuffled_batches, tag_windows
@@ -28,6 +36,8 @@ from errors import UserError, run_main
 from tasks import measure_of, task_module
 from tasks.labels import Pair
 from tasks.recipe import FINETUNED_KINDS, Hyperparameters, Recipe, load_recipe, raw_paths
+
+T = TypeVar("T")
 
 PREDICT_ROWS = 128
 SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so that seeds differ in training alone
@@ -41,6 +51,28 @@ class TrainingRows:
     labels: list[list[int]]
     languages: list[str]
     together: int = 1  # so many rows after another are never parted between batches
+
+
+@dataclass
+class Bookmark:
+    """Where a long fine-tuning stands. Short ones write none: they are as fast without, and may start again."""
+
+    folder: Path
+    seconds: float = 600.0  # between two of them
+    written: float = field(default_factory=time.monotonic)
+    number: int = 0
+
+    def read(self) -> dict:
+        content = load_state(self.folder) or {}
+        self.number = content.get("number", 0)
+        return content
+
+    def write(self, content: dict) -> None:
+        if time.monotonic() - self.written < self.seconds:
+            return
+        self.number += 1
+        save_state(self.folder, self.number, content | {"number": self.number}, keep=1)
+        self.written = time.monotonic()
 
 
 @dataclass
@@ -69,13 +101,32 @@ def main() -> None:
     paths = raw_paths(recipe, args.raw, args.datasets)
     train = read_training_rows(recipe, paths, tokenizer, max_length, args.counts == "upstream")
     dev = read_dev_sets(recipe, paths, tokenizer, max_length, args.counts == "upstream")
-    state, report = search(encoder, train, dev, recipe, args.seed, device)
+    with ExitStack() as held:
+        bookmark = open_bookmark(args, recipe, [args.spm, *paths.values()], held)
+        state, report = search(encoder, train, dev, recipe, args.seed, device, bookmark)
 
     report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
     report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
     report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
     save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
     write_json(args.dev_json, report)
+    take_away(bookmark)
+
+
+def take_away(bookmark: Bookmark) -> None:
+    shutil.rmtree(bookmark.folder, ignore_errors=True)
+    with suppress(OSError):  # another fine-tuning's lies beside it
+        bookmark.folder.parent.rmdir()
+
+
+def open_bookmark(args: SimpleNamespace, recipe: Recipe, data: list[str | Path], held: ExitStack) -> Bookmark:
+    """Of this recipe, encoder, data and seed; another job of the same has to wait."""
+    stats = {str(path): os.stat(path) for path in data if os.path.exists(path)}  # not all are read by each setting
+    files = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()]
+    key = content_hash([asdict(recipe), sha256_of(args.encoder), args.seed, files])
+    folder = Path(args.out).parent / "state" / key
+    held.enter_context(sole_use(folder))
+    return Bookmark(folder)
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -264,14 +315,27 @@ def read_dev_sets(
 
 
 def search(
-    encoder: Encoder, train: TrainingRows, dev: dict[str, DevSet], recipe: Recipe, seed: int, device: str
+    encoder: Encoder,
+    train: TrainingRows,
+    dev: dict[str, DevSet],
+    recipe: Recipe,
+    seed: int,
+    device: str,
+    bookmark: Bookmark | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Fine-tune once per point of the grid (mostly one) from the same encoder; the (first) best on dev wins."""
     start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    best, trials = None, []
-    for point in recipe.recipe.points():
+    left = bookmark.read() if bookmark else {}
+    best, trials = left.get("best"), left.get("trials", [])
+
+    def keep(current: dict) -> None:
+        if bookmark:
+            bookmark.write({"best": best, "trials": trials, "current": current})
+
+    for point in recipe.recipe.points()[len(trials) :]:
         encoder.load_state_dict(start)
-        state, trial = finetune(encoder, train, dev, recipe, replace(recipe.recipe, **point), seed, device)
+        hyper = replace(recipe.recipe, **point)
+        state, trial = finetune(encoder, train, dev, recipe, hyper, seed, device, left.pop("current", None), keep)
         trials.append({"point": point, **trial})
         if best is None or trial["selection"]["score"] > best[1]["selection"]["score"]:
             best = state, trial
@@ -287,6 +351,8 @@ def finetune(
     hyper: Hyperparameters,
     seed: int,
     device: str = "cpu",
+    left: dict | None = None,
+    keep: Callable[[dict], None] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Weights of encoder and head that are best on dev, and the dev history."""
     order = generator(seed, "order")
@@ -303,8 +369,11 @@ def finetune(
             hyper,
             updates,
             recipe.metric,
-            lambda optimizer: train_step(model, optimizer, train, next(batches), hyper, device),
+            batches,
+            lambda batch, optimizer: train_step(model, optimizer, train, batch, hyper, device),
             lambda: dev_scores(model, dev, recipe, device),
+            left,
+            keep,
         )
 
 
@@ -313,11 +382,14 @@ def learn(
     hyper: Hyperparameters,
     updates: int,
     metric: str,
-    step_of: Callable[[torch.optim.Optimizer], float],
+    batches: Iterator[T],
+    step_of: Callable[[T, torch.optim.Optimizer], float],
     scores_of: Callable[[], dict[str, float]],
+    left: dict | None = None,
+    keep: Callable[[dict], None] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
-    """Weights that are best on dev, the first of equals, and the dev history. `step_of` makes one update and gives its
-    loss, `scores_of` the dev score of each language."""
+    """Weights that are best on dev, the first of equals, and the dev history. `step_of` makes one update of one batch
+    and gives its loss, `scores_of` the dev score of each language. `keep` is given what `left` needs to go on there."""
     evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
     warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
     if warmup >= updates:
@@ -328,10 +400,19 @@ def learn(
     optimizer = make_optimizer(model, hyper)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
 
-    best, history, loss_sum, since = None, [], 0.0, 0
-    for step in range(1, updates + 1):
+    best, history, done = None, [], 0
+    if left:
+        best, history, done = left["best"], left["history"], left["step"]
+        for part, state in zip((model, optimizer, schedule), left["parts"], strict=True):
+            part.load_state_dict(state)
+        set_random_states(left["random"])
+        for _ in range(done):
+            next(batches)
+        print(f"going on after step {done} of {updates}", flush=True)
+    loss_sum, since = 0.0, 0
+    for step in range(done + 1, updates + 1):
         model.train()
-        loss = step_of(optimizer)
+        loss = step_of(next(batches), optimizer)
         if not math.isfinite(loss):
             raise UserError(f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr or check the encoder")
         schedule.step()
@@ -346,9 +427,24 @@ def learn(
         if best is None or mean > best[0]:
             weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
             best = mean, step, weights, scores
+        if keep and step < updates:
+            parts = [part.state_dict() for part in (model, optimizer, schedule)]
+            keep({"step": step, "best": best, "history": history, "parts": parts, "random": random_states()})
     score, step, weights, scores = best
     selection = {"rule": hyper.selection, "metric": metric, "step": step, "of": updates, "score": score}
     return weights, {"history": history, "selection": {**selection, "dev": scores}}
+
+
+def random_states() -> list[Tensor]:
+    """Of the CPU and of every GPU."""
+    of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return [torch.get_rng_state(), *of_gpus]
+
+
+def set_random_states(states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    for device, state in enumerate(states[1:]):
+        torch.cuda.set_rng_state(state, device)
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:

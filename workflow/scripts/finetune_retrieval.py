@@ -17,6 +17,7 @@ on the same CPU.
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,13 +37,16 @@ from engine.tokenizer import Tokenizer
 from errors import UserError, run_main
 from finetune import (
     PREDICT_ROWS,
+    Bookmark,
     add_machine_arguments,
     check_vocabulary,
     describe,
     generator,
     learn,
     longest_row,
+    open_bookmark,
     pick_device,
+    take_away,
     update,
 )
 from tasks.recipe import Hyperparameters, Recipe, load_recipe
@@ -107,7 +111,9 @@ def main() -> None:
     max_length = longest_row(recipe, encoder)
     held_out = {language: held_out_rows(one, tokenizer, max_length) for language, one in dev.items()}
     batches = batches_of(train, languages, recipe.recipe.batch)
-    state, report = finetune(encoder, batches, held_out, tokenizer, recipe, args.seed, device)
+    with ExitStack() as held:
+        bookmark = open_bookmark(args, recipe, [args.spm, *args.bitext], held)
+        state, report = finetune(encoder, batches, held_out, tokenizer, recipe, args.seed, device, bookmark)
 
     report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
     report |= {"train_languages": recipe.train_languages}
@@ -116,6 +122,7 @@ def main() -> None:
     report["dev_rows"] = {language: len(rows.english) for language, rows in held_out.items()}
     save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
     write_json(args.dev_json, report)
+    take_away(bookmark)
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -269,13 +276,14 @@ def finetune(
     recipe: Recipe,
     seed: int,
     device: str = "cpu",
+    bookmark: Bookmark | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Weights of the encoder that are best on dev, and the dev history."""
     hyper, layer = recipe.recipe, recipe.recipe.layer_of(encoder.config.layers)
     max_length = longest_row(recipe, encoder)
 
-    def step_of(optimizer: torch.optim.Optimizer) -> float:
-        language, sides = next(batches)
+    def step_of(batch: tuple[str, tuple[list[bytes], list[bytes]]], optimizer: torch.optim.Optimizer) -> float:
+        language, sides = batch
         rows = PairRows(*(sentence_rows(tokenizer, side, max_length) for side in sides))
         return train_step(model, optimizer, rows, language, layer, hyper, device)
 
@@ -283,7 +291,18 @@ def finetune(
     with torch.random.fork_rng():
         torch.manual_seed(generator(seed, "dropout and head").initial_seed())
         model = nn.ModuleDict({"encoder": encoder}).to(device)
-        return learn(model, hyper, hyper.steps, recipe.metric, step_of, lambda: dev_scores(encoder, dev, layer, device))
+        left, keep = (bookmark.read(), bookmark.write) if bookmark else (None, None)
+        return learn(
+            model,
+            hyper,
+            hyper.steps,
+            recipe.metric,
+            batches,
+            step_of,
+            lambda: dev_scores(encoder, dev, layer, device),
+            left,
+            keep,
+        )
 
 
 def train_step(
