@@ -357,6 +357,7 @@ def test_schemas_are_valid_and_closed(repository):
         "claims",
         "config",
         "figure",
+        "machines",
         "run",
         "scale",
         "table",
