@@ -101,11 +101,7 @@ def write(folder: Path, mix: dict, **changes: object) -> None:
 
 
 def arguments(corpus: Path, folder: Path) -> argparse.Namespace:  # noqa: F811
-    """What pretrain.main would have parsed."""
-    words = command(corpus, folder)[2:]
-    values = {name[2:].replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-    paths = {name: Path(value) for name, value in values.items() if name != "seed"}
-    return argparse.Namespace(**paths, seed=1, init=None, state=None, snapshots=None, threads=1, world_size=None)
+    return pretrain.make_parser("").parse_args(command(corpus, folder)[2:])
 
 
 def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> tuple[list[dict], dict[str, torch.Tensor]]:  # noqa: F811

@@ -569,7 +569,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
 def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     ranks = Ranks(arguments.world_size)
     stop = StopRequest()
-    if budget := getattr(arguments, "budget", None):
+    if budget := arguments.budget:
         signal.signal(signal.SIGALRM, stop.note)
         signal.setitimer(signal.ITIMER_REAL, budget)
     run = load_run(arguments.run_file)
@@ -685,7 +685,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
 
 
 def wanted(arguments: argparse.Namespace, what: str, ranks: Ranks) -> bool:
-    asked = getattr(arguments, what, "auto")
+    asked = getattr(arguments, what)
     return asked == "on" or (asked == "auto" and ranks.device.type == "cuda")
 
 
