@@ -167,6 +167,7 @@ rule make_document:
         languages="config/languages.tsv",
         papers="config/published/papers.tsv",
         scores=f"{S}/scores.tsv",
+        trainings=site_trainings,
     output:
         document="results/tables/all.tex",
         missing="results/tables/missing.tex",

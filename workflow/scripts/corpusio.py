@@ -134,7 +134,7 @@ def blocks_of_lines(raw: io.BufferedIOBase, longest: int) -> Iterator[list[str]]
 def zst_writer(path: str | Path) -> Iterator[TextIO]:
     """A text file that appears under its name only when the block ends well."""
     with atomic_path(path) as temporary:
-        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
         with (
             open(temporary, "wb") as raw,
             compressor.stream_writer(raw, closefd=False) as stream,

@@ -19,7 +19,7 @@ import numpy as np
 import claims
 import latex
 import plan
-from atomic import write_json, write_text
+from atomic import check_seal, write_json, write_text
 from bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
 from claims import Link, Measure
 from errors import UserError, run_main
@@ -140,7 +140,9 @@ class Evidence:
     def cost(self, path: Path, key: str) -> float:
         self.used.add(str(path))
         try:
-            return float(json.loads(path.read_text(encoding="utf-8"))["cost"][key])
+            content = json.loads(path.read_text(encoding="utf-8"))
+            check_seal(content, path, "summarise the training again")
+            return float(content["cost"][key])
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{path}, cost.{key}: no number; summarise the training again") from None
 
