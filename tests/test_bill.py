@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+import allocation
 import bill
 import billing
 import jobs
@@ -269,7 +270,7 @@ def test_snakemake_says_what_is_done(tmp_path, monkeypatch):
     found, done = jobs.planned_jobs([], ["all"])
     assert ([job.rule for job in found], done) == (["first", "second", "second", "third", "all"], 0)
     assert [job.after for job in found] == [(), (0,), (0,), (1, 2), (3,)]
-    assert (found[1].wildcards, found[1].runtime, found[1].threads) == ({"name": "x"}, 90, 1)  # of one core
+    assert (found[1].wildcards, found[1].runtime, found[1].threads) == ({"name": "x"}, 90, 3)
     assert found[1].outputs == ("b-x.txt",)
 
     snakemake(tmp_path, "b-x.txt")
@@ -376,7 +377,8 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert (score.flops, score.devices, score.seconds) == (0, 0, machines["assumed"]["start"]["cpu"])
 
 
-def test_every_run_and_every_task_has_a_price(bare, machines):
+@pytest.fixture(scope="module")
+def everything(bare, machines):
     """At the paper's size, whatever tables select: each run, and each task and setting with the recipe of some run."""
     asked = [job(0, "pretrain", run=run, seed="1") for run in bare.pretrained]
     for run, task, setting in plan.all_needs(bare):
@@ -387,14 +389,30 @@ def test_every_run_and_every_task_has_a_price(bare, machines):
             rules = [kind] if trained == (task, setting) else []
             rules += ["translate", "validate_translator"] if kind == "train_translator" else ["predict"]
             asked += [job(0, rule, run=run, task=task, setting=setting, seed="1") for rule in rules]
-    found = billing.price(bare, machines, rate_of(machines), asked)
-    assert len(found) > 500
-    for own in found:
+    return billing.price(bare, machines, rate_of(machines), asked)
+
+
+def test_every_run_and_every_task_has_a_price(bare, everything):
+    assert len(everything) > 500
+    for own in everything:
         steps = plan.resolve_run(bare, own.job.wildcards["run"])["schedule"]["steps"]
         assert (own.flops > 0 and own.seconds > 0) or (own.job.rule == "pretrain" and not steps), own.job.name
         assert own.basis and (
             own.memory > 0 or own.job.rule in ("predict", "translate", "validate_translator") or not steps
         )
+
+
+def test_nodes_are_given_by_flops_that_are_near_the_bill_s(bare, everything):
+    """Of each run and each translator: the rough count of allocation.py beside that of engine/cost.py."""
+    names = ("run", "task", "setting")
+    for own in everything:
+        if own.job.rule in ("pretrain", "train_translator") and own.flops:
+            asked = [own.job.wildcards[name] for name in names if name in own.job.wildcards]
+            resolve = plan.resolve_run if own.job.rule == "pretrain" else plan.resolve_translator
+            rough = allocation.rough_flops(resolve(bare, *asked))
+            assert 1 / 1.5 < rough / own.flops < 1.5, own.job.name
+    priced = {own.job.wildcards["run"] for own in everything if own.job.rule == "pretrain"}
+    assert priced == {path.stem for path in (bare.root / "config/runs").glob("*.yaml")} - {"fast-align"}
 
 
 def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines, tmp_path):

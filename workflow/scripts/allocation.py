@@ -16,6 +16,14 @@ WANTED = 2 * 86400  # seconds that a training may take before it is given twice 
 SMALL = 4 * 3600  # seconds on one GPU below which a training takes no more than that GPU
 VOCABULARY = 250_002  # of the downloaded vocabulary; where one is trained, no job is given several nodes
 START = 30  # minutes that every job is given beside its estimate: starting, and saving at the end
+PAIR = 64  # tokens of a pair of sentences, which fills a row alone where a run does not pack
+# What an objective computes of one trained pass over its rows, by the bill at the papers' sizes (a test compares them):
+# further passes, decoders, parts of rows that hold nothing or have no logits. One that is not here is such a pass.
+SHARES = {
+    "btmlm": 1.2, "code-switch": 0.5, "denoising": 0.77, "dwa": 1.3, "hictl": 1.25, "mrtd": 1.3, "paraphrase": 0.8,
+    "ppa": 1.4, "spans": 0.32, "translation": 0.68, "trtd": 1.3, "veco-mono": 2.2, "veco-pairs": 3.1, "xlco": 0.7,
+}  # fmt: skip
+SENTENCES_ALONE = 0.47  # PPA without masked words
 
 
 @dataclass(frozen=True)
@@ -51,17 +59,21 @@ def allocated(config: plan.Config, rule: str, names: Mapping[str, str]) -> Alloc
 
 
 def rough_flops(run: Mapping[str, Any]) -> float:
-    """Matrix products of a resolved run, one trained pass for each objective: good for a number of nodes, no more. What
-    a training really costs is counted in engine/cost.py."""
+    """Matrix products of a resolved run: good for a number of nodes, no more. What a training really costs is counted
+    in engine/cost.py."""
     model, batch, schedule = run["model"], run["batch"], run["schedule"]
     h, f = model["width"], model["ffn"]
     total = 0.0
     for objective in run.get("objectives") or ():
         rows = objective.get("rows") or batch["rows"]
         length = objective.get("row_length") or batch["row_length"]
+        if not objective.get("packing", True):
+            length = min(length, PAIR)
+        options = objective.get("options") or {}
+        share = SHARES.get(objective["name"], 1.0) if options.get("sentences") != "none" else SENTENCES_ALONE
         logits = (objective.get("mask") or {}).get("rate", 0.5)  # without masks: a target of about half of the tokens
-        blocks = (model["layers"] + objective.get("options", {}).get("decoder_layers", 0)) * (8 * h * h + 4 * h * f)
-        total += 3 * rows * length * (blocks + logits * 2 * h * VOCABULARY)
+        blocks = (model["layers"] + options.get("decoder_layers", 0)) * (8 * h * h + 4 * h * f)
+        total += share * 3 * rows * length * (blocks + logits * 2 * h * VOCABULARY)
     turns = len(run.get("objectives") or ()) if schedule.get("alternate") else 1
     return total * schedule["steps"] / max(1, turns)
 

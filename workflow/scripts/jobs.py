@@ -79,7 +79,7 @@ def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path):
     try:
         with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
             opened = api.workflow(
-                resource_settings=ResourceSettings(cores=1),
+                resource_settings=ResourceSettings(cores=10**6),  # a job's threads are cut down to these
                 config_settings=ConfigSettings(config=config),
                 storage_settings=StorageSettings(),
                 snakefile=snakefile,
