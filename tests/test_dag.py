@@ -603,8 +603,8 @@ def test_several_nodes_are_one_srun_of_torchruns(tree):
     text = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=mini").stdout
     command = next(line for line in text.splitlines() if "pretrain.py --run" in line)
     assert (
-        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 bash workflow/scripts/launch_node.sh 8"
-        in command
+        "srun --kill-on-bad-exit=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=4 "
+        "bash workflow/scripts/launch_node.sh 8" in command
     )
     assert "--world-size 16" in command
     wanted = next(line for line in text.splitlines() if "mpi=srun" in line)

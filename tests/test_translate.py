@@ -24,7 +24,7 @@ from datasets import load_datasets
 from engine.assembly import load_seq2seq
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.config import load_run
-from engine.shards import sha256_of, write_shard
+from engine.shards import sha256_of, sha256_of_manifests, write_shard
 from engine.tokenizer import Tokenizer
 from errors import UserError
 from pretrain import PretrainingModel, fill_in, load_initial_weights
@@ -79,7 +79,7 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
     plan_file = folder / "plan.tsv"
     plan_file.write_text(
         "kind\tcorpus\tname\tsentences\ttokens\tp\tq\tsha256\n"
-        f"bitext\twmt14-nc-v9\tde-en\t{len(sides)}\t{lengths.sum()}\t1\t1\tx\n"
+        f"bitext\twmt14-nc-v9\tde-en\t{len(sides)}\t{lengths.sum()}\t1\t1\t{sha256_of_manifests([manifest])}\n"
     )
     return SimpleNamespace(
         folder=folder, raw=folder / "raw", spm=folder / "spm.model", plan=plan_file, pairs=len(pairs), done={}
@@ -244,7 +244,7 @@ def test_the_residuals_of_a_deep_model_are_set_before_it_trains(tiny):
 
 def test_the_weights_are_the_mean_of_the_last_snapshots(tiny):
     folder = trained(tiny, "veco-large")
-    files = sorted((folder / "snapshots").iterdir())
+    files = sorted((folder / "snapshots").glob("*.safetensors"))
     assert [file.name for file in files] == ["step-000000010.safetensors", "step-000000020.safetensors"]
     (first, _), (second, about) = (load_weights(file) for file in files)
     mean, metadata = load_weights(folder / "model.safetensors")

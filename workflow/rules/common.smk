@@ -206,8 +206,8 @@ def launcher(rule):
         own = allocated(rule, wildcards)
         if own.nodes > 1:
             return (
-                f"srun --nodes={own.nodes} --ntasks={own.nodes} --ntasks-per-node=1 --cpus-per-task={own.threads} "
-                f"bash workflow/scripts/launch_node.sh {max(1, own.gpu)}"
+                f"srun --kill-on-bad-exit=1 --nodes={own.nodes} --ntasks={own.nodes} --ntasks-per-node=1 "
+                f"--cpus-per-task={own.threads} bash workflow/scripts/launch_node.sh {max(1, own.gpu)}"
             )
         if own.gpu > 1:
             return f"torchrun --standalone --nproc-per-node={own.gpu}"

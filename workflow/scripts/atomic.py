@@ -89,7 +89,12 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
             (folder / SUMS).write_text(sums, encoding="utf-8")
             if path.exists():  # a folder that is not empty cannot be renamed over
                 os.replace(path, before)
-            os.replace(folder, path)
+            try:
+                os.replace(folder, path)
+            except OSError:
+                if before.exists():
+                    os.replace(before, path)
+                raise
     finally:
         for left in (folder, before):
             shutil.rmtree(left, ignore_errors=True)
@@ -152,7 +157,7 @@ def write_sealed(path: str | Path, content: dict) -> None:
 
 def checksum_of(content: dict) -> str:
     """Of what a reader understands, so a space more or less is no damage."""
-    kept = {key: value for key, value in content.items() if key != CHECKSUM}
+    kept = json.loads(json.dumps({key: value for key, value in content.items() if key != CHECKSUM}))
     text = json.dumps(kept, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -105,18 +105,12 @@ def main() -> None:
         bookmark = open_bookmark(args, recipe, [args.spm, *paths.values()], held)
         state, report = search(encoder, train, dev, recipe, args.seed, device, bookmark)
 
-    report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
-    report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
-    report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
-    save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
-    write_json(args.dev_json, report)
-    take_away(bookmark)
-
-
-def take_away(bookmark: Bookmark) -> None:
-    shutil.rmtree(bookmark.folder, ignore_errors=True)
-    with suppress(OSError):  # another fine-tuning's lies beside it
-        bookmark.folder.parent.rmdir()
+        report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
+        report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
+        report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
+        save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
+        write_json(args.dev_json, report)
+        shutil.rmtree(bookmark.folder, ignore_errors=True)
 
 
 def open_bookmark(args: SimpleNamespace, recipe: Recipe, data: list[str | Path], held: ExitStack) -> Bookmark:
@@ -125,8 +119,14 @@ def open_bookmark(args: SimpleNamespace, recipe: Recipe, data: list[str | Path],
     files = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()]
     key = content_hash([asdict(recipe), sha256_of(args.encoder), args.seed, files])
     folder = Path(args.out).parent / "state" / key
+    held.callback(remove_if_empty, folder.parent)
     held.enter_context(sole_use(folder))
     return Bookmark(folder)
+
+
+def remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -443,7 +443,7 @@ def random_states() -> list[Tensor]:
 
 def set_random_states(states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
-    for device, state in enumerate(states[1:]):
+    for device, state in enumerate(states[1 : 1 + torch.cuda.device_count()]):
         torch.cuda.set_rng_state(state, device)
 
 

@@ -16,6 +16,7 @@ on the same CPU.
 
 import argparse
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -46,7 +47,6 @@ from finetune import (
     longest_row,
     open_bookmark,
     pick_device,
-    take_away,
     update,
 )
 from tasks.recipe import Hyperparameters, Recipe, load_recipe
@@ -115,14 +115,14 @@ def main() -> None:
         bookmark = open_bookmark(args, recipe, [args.spm, *args.bitext], held)
         state, report = finetune(encoder, batches, held_out, tokenizer, recipe, args.seed, device, bookmark)
 
-    report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
-    report |= {"train_languages": recipe.train_languages}
-    report["pairs"] = {source.language: source.size for source in sources}
-    report["train_rows"] = {language: len(one.lines) for language, one in train.items()}
-    report["dev_rows"] = {language: len(rows.english) for language, rows in held_out.items()}
-    save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
-    write_json(args.dev_json, report)
-    take_away(bookmark)
+        report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
+        report |= {"train_languages": recipe.train_languages}
+        report["pairs"] = {source.language: source.size for source in sources}
+        report["train_rows"] = {language: len(one.lines) for language, one in train.items()}
+        report["dev_rows"] = {language: len(rows.english) for language, rows in held_out.items()}
+        save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
+        write_json(args.dev_json, report)
+        shutil.rmtree(bookmark.folder, ignore_errors=True)
 
 
 def parse_arguments() -> SimpleNamespace:

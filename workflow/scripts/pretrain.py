@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for large tensors; torch reads it once, at its first
-# of a GPU: logits are of another size each time, and would leave holes between them
+# Of a GPU: logits are of another size each time, and would leave holes between them.
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np
@@ -57,7 +57,7 @@ from errors import UserError, run_main
 LOG_EVERY = 10  # steps
 PROGRESS_SECONDS = 5
 TILE = 64  # columns of a row, on a GPU
-LEAST_HEAD = 16  # what FlexAttention's kernels take
+LEAST_HEAD, MOST_HEAD = 16, 256  # features of a head that FlexAttention's kernels, and flash attention's, take
 COUNTED = tuple(field.name for field in dataclasses.fields(cost.Seen))  # summed over the run, per objective
 
 
@@ -171,8 +171,9 @@ def masks_of(run: RunConfig, device: torch.device) -> str:
         return "dense"
     if model.attention_dropout == 0 and model.width // model.heads >= LEAST_HEAD:
         return "blocks"
+    head = model.width // model.heads
     flash = run.precision == "bf16" and not model.relative_bias and has_flash_attention(device)
-    return "segments" if flash else "dense"
+    return "segments" if flash and head % 8 == 0 and head <= MOST_HEAD else "dense"
 
 
 def host_batches(rows: Rows, objective: ObjectiveConfig, run: RunConfig, ranks: Ranks, step: int = 1) -> list[Batch]:
@@ -587,10 +588,10 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     model = PretrainingModel(run)
     if run.model.languages:
         model.encoder.language_codes = languages_of(run)
-    given = load_initial_weights(model, run.init, arguments.init) if run.init else {}
+    start = load_initial_weights(model, run.init, arguments.init) if run.init else {}
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
-    trained = int(given.get("steps", 0)) > 0  # then so are the residuals
+    trained = int(start.get("steps", 0)) > 0  # then so are the residuals
     if run.model.admin and trained and run.init.fresh:
         raise UserError(
             f"run {run.name}, init.fresh: with model.admin the residuals of fresh layers would stay unset beside "

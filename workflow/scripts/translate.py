@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import torch
 
-from atomic import atomic_folder, write_json
+from atomic import atomic_folder, check_seal, write_json
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.beam import translate_rows
 from engine.model import FIRST_POSITION
@@ -134,6 +134,7 @@ def translate_task(
 def read_validation(path: Path, languages: Sequence[str]) -> dict[str, dict]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        check_seal(content, path, "delete the file and let it be written again")
         return {language: content[language] for language in languages}
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run validate_translator.py") from None

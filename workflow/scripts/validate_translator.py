@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
-from atomic import write_json
+from atomic import check_seal, write_sealed
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows
@@ -53,7 +53,7 @@ def main() -> None:
             found[language]["n"] = len(gold)
             found[language]["points"].append(point)
             print(f"{language} update {update}: {point['sacrebleu']:.2f} BLEU, loss {point['loss']:.4f}", flush=True)
-    write_json(args.out, found)
+    write_sealed(args.out, found)
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -83,6 +83,7 @@ def snapshots_of(folder: Path) -> list[tuple[int, Path]]:
 
 def items_of_update(cost: Path) -> float:
     content = json.loads(cost.read_text(encoding="utf-8"))
+    check_seal(content, cost, "train again")
     return sum(own["items"] for own in content["objectives"].values()) / content["steps"]
 
 

@@ -58,7 +58,7 @@ def finish_header(path: Path) -> None:
         file.write(text.replace(UNKNOWN.encode(), sum_.encode(), 1))
 
 
-def check_sum(path: str | Path, known: str) -> None:
+def check_own_sum(path: str | Path, known: str) -> None:
     with open(path, "rb") as file:
         start = file.read(8)
         header = file.read(int.from_bytes(start, "little"))
@@ -78,7 +78,7 @@ def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if known := metadata.pop(SHA256, None):
-                check_sum(path, known)
+                check_own_sum(path, known)
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
     except FileNotFoundError:
         raise UserError(f"{path}: no such weights file") from None
@@ -131,7 +131,8 @@ def sole_use(folder: Path, wait: float = 120.0) -> Iterator[None]:
             if time.monotonic() >= deadline:
                 handle.close()
                 raise UserError(
-                    f"{folder}: {holder} is training this run with this seed; wait for it, or end it and run again"
+                    f"{folder}: {holder} is training this run with this seed; wait for it, or end it and run again. "
+                    f"If it is gone, with its node, delete {path}"
                 ) from None
             if not waiting:
                 print(f"{folder}: {holder} is at work here; waiting up to {wait:.0f} s", file=sys.stderr, flush=True)
@@ -189,6 +190,10 @@ def load_state(folder: Path) -> dict | None:
             if known and not sha256_of(path).startswith(known[1]):
                 raise ValueError("its bytes are not those that were written")
             return torch.load(path, map_location="cpu", weights_only=True)
+        except FileNotFoundError:  # another rank has set it aside
+            continue
+        except OSError as error:  # a disk that does not answer says nothing of the bytes
+            raise UserError(f"{path}: cannot be read now ({error.strerror}); run again") from error
         except Exception as error:
             print(f"warning: {path} cannot be read ({error}); trying the checkpoint before it", file=sys.stderr)
             with suppress(FileNotFoundError):  # another rank was faster

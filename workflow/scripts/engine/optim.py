@@ -36,7 +36,8 @@ def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> Tensor:
         return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
     [square] = ranks.sum([float(sum_of_squares(shards))])
-    norm = (square + sum_of_squares(whole)).sqrt() if whole else torch.tensor(square).sqrt()
+    total = torch.tensor(square, dtype=torch.float64, device=shards[0].device)
+    norm = (total + sum_of_squares(whole) if whole else total).sqrt()
     scale = (limit / (norm + 1e-6)).clamp(max=1.0)
     for part in (*shards, *whole):
         part.mul_(scale)
@@ -44,5 +45,5 @@ def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> Tensor:
 
 
 def sum_of_squares(parts: list[Tensor]) -> Tensor:
-    """In fp64, which no copy of a gradient is made for."""
+    """In fp64, so that it does not depend on how many parts there are."""
     return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts]).square().sum()
