@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import json
+import math
 import os
 import random
 import subprocess
@@ -18,12 +19,12 @@ import yaml
 import allocation
 import bill
 import billing
+import finetune
 import jobs
 import plan
 import pretrain
-from engine import cost
-from engine.config import load_run
-from engine.dist import Ranks
+from engine import checkpoint, cost
+from engine.config import content_hash, load_run
 from engine.model import Block, CrossAttention, ModelConfig
 from engine.shards import read_manifest
 from errors import UserError
@@ -317,13 +318,21 @@ def test_the_rate_is_given_or_a_machine_s_or_measured(paper, machines, tmp_path)
     assert billing.choose_rate(paper, machines, "a100", 0.5, None).of("bf16", "") == 156e12
     bare = dataclasses.replace(paper, root=tmp_path)
     assert "assumed" in billing.choose_rate(bare, machines, None, None, None).source
+    (tmp_path / "results/paper/runs/xlm-r").mkdir(parents=True)
+    (tmp_path / "results/paper/runs/xlm-r/run.yaml").write_text("precision: bf16\n")
     for seed, rate in enumerate((8e14, 4e14, 6e14), start=1):
         folder = tmp_path / f"results/paper/runs/xlm-r/seed-{seed}"
         folder.mkdir(parents=True)
         content = {"flops_per_second": rate, "world_size": 4, "device": "a card"}
         (folder / "cost.json").write_text(json.dumps(content))
     found = billing.choose_rate(bare, machines, None, None, None)
-    assert found.of("bf16", "") == 1.5e14 and found.source == "measured in 3 trainings of this scale on a card"
+    assert found.of("bf16", "") == 1.5e14
+    assert found.source == (
+        "measured in 3 trainings of this scale on a card; fp32 and memory as of NVIDIA H100 SXM 80 GB (assumed)"
+    )
+    assert found.of("fp32", "") == pytest.approx(0.4 * 66.9e12)  # a card's bf16 says nothing of its fp32
+    small = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
+    assert billing.choose_rate(small, machines, None, None, None).by_precision == {"bf16": 1.5e14, "fp32": 1.5e14}
     assert billing.choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.4 * 989.4e12)
 
 
@@ -363,7 +372,7 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert download.network == download.disk == known and "published" in download.basis
     text = known * machines["assumed"]["text_per_download"]["mono"]
     assert split.disk == pytest.approx(text / machines["assumed"]["text_per_archive"])
-    assert encode.tokens == pytest.approx(text * 0.7 / 5 / bare.scale["shards"]["mono"])
+    assert encode.tokens == pytest.approx(text * 0.86 / 8 / bare.scale["shards"]["mono"])
     assert training.devices == 64 and training.device_hours == 64 * training.seconds / 3600
     start = machines["assumed"]["start"]["gpu"]
     assert training.seconds == pytest.approx(start + training.flops / (64 * 989.4e12))
@@ -373,6 +382,13 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert finetuning.tokens == trained + scored
     block = 12 * (8 * 768**2 + 4 * 768 * 3072 + 4 * 54 * 768)
     assert finetuning.flops == pytest.approx((3 * trained + scored) * block)
+    # so small batches are a matter of steps: 12 blocks, batches of 32
+    assert finetuning.seconds == pytest.approx(start + 12 * 1.5e-3 * 5 * math.ceil(392702 / 32))
+    assert finetuning.seconds > 3 * finetuning.flops / 989.4e12 and "1.5 ms a trained block" in finetuning.basis
+    # what it keeps, while the new one is written: weights, moments, best weights
+    size = billing.size_of(plan.resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
+    assert billing.KEPT_AFTER == finetune.Bookmark.seconds < finetuning.seconds
+    assert finetuning.scratch == 2 * 4 * size * (3 + 1) and prediction.scratch == 0
     assert prediction.tokens == 15 * 5010 * 54
     assert (score.flops, score.devices, score.seconds) == (0, 0, machines["assumed"]["start"]["cpu"])
 
@@ -415,6 +431,47 @@ def test_nodes_are_given_by_flops_that_are_near_the_bill_s(bare, everything):
     assert priced == {path.stem for path in (bare.root / "config/runs").glob("*.yaml")} - {"fast-align"}
 
 
+def test_a_fine_tuning_in_bf16_holds_copies_of_the_weights(bare, machines):
+    def priced(precision: str) -> billing.Bill:
+        pricing = billing.Pricing(bare, machines, rate_of(machines), Path("none"))
+        own, run = billing.Bill(SOME[4], devices=1), plan.resolve_run(bare, "xlm-r")
+        pricing.finish_finetuning(own, billing.run_config(run, 250002).model, run, {"precision": precision}, 0, 0)
+        return own
+
+    assert priced("bf16").memory == priced("fp32").memory * 18 / 16
+
+
+def test_small_steps_cost_time_on_gpus_alone(bare, machines):
+    """Retrieval: its steps, and the blocks as far as the layer that is read; translation: a token of all at a time."""
+    asked = [
+        job(0, "finetune_retrieval", run="xlm-r", task="tatoeba", setting="retrieval-fine-tuned", seed="1"),
+        job(1, "validate_translator", run="transformer-big", task="wmt14-en-de", setting="random-init", seed="1"),
+    ]
+    start, step = machines["assumed"]["start"]["gpu"], machines["assumed"]["step"]
+    retrieval, translation = billing.price(bare, machines, rate_of(machines), asked)
+    assert retrieval.seconds == pytest.approx(start + 200000 * 7 * step)
+    recipe = plan.resolve_recipe(bare, "wmt14-en-de", "random-init", plan.recipe_of(bare, "transformer-big"))
+    batches = recipe["recipe"]["snapshots"] * recipe["counts"]["dev"]["de"] / 64
+    assert translation.seconds == pytest.approx(start + batches * 32 * 6 * step / 3)
+    without = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
+    for own in billing.price(without, machines, rate_of(machines, "cpu-core"), asked):
+        assert "a trained block" not in own.basis
+
+
+def test_two_grids_of_steps():
+    """Batches of all rows, and the parts of a batch that a device takes at once."""
+    assert billing.steps_of(100, 32, None) == 4 == billing.steps_of(100, 32, 64)
+    assert billing.steps_of(100, 32, 12) == 4 * 3
+
+
+def test_the_search_of_duplicates_has_files_that_go(bare, machines):
+    """48 bytes a line of 130, 780 a document of 3,000."""
+    pricing = billing.Pricing(bare, machines, rate_of(machines), Path("none"))
+    found = pricing.of(job(0, "find_duplicates_mono", corpus="cc-100", lang="en"), set())
+    text = pricing.text_of("mono", "cc-100", "en")
+    assert found.scratch == pytest.approx(text * (48 / 130 + 780 / 3000), rel=0.01)
+
+
 def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines, tmp_path):
     limits = bill.Limits(100, None, 4, 10)
     text, critical = bill.report(bills, 5, bare, rate_of(machines), limits)
@@ -440,7 +497,8 @@ def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines, tmp_path):
 def test_what_time_and_memory_do_not_allow_is_said(bills, bare, machines):
     slow = [dataclasses.replace(own, seconds=own.seconds * 500) for own in bills]
     text = "\n".join(bill.beyond_limits(slow, bill.Limits(100, None, 4, 2)))
-    assert "1 jobs of finetune need more than their runtime of 24 h and do not resume" in text
+    assert "1 jobs of finetune need more than the profile's 3 submissions of 24 h each" in text
+    assert "1 jobs of predict need more than their runtime of 2 h and do not resume" in text
     assert "1 jobs of pretrain need more than the profile's 3 submissions of 24 h each" in text
     small = rate_of(machines)
     small = dataclasses.replace(small, memory=8e9)
@@ -451,7 +509,31 @@ def test_what_time_and_memory_do_not_allow_is_said(bills, bare, machines):
         bill.report(bills, 0, bare, rate_of(machines), bill.Limits(100, 8, 4, 10))
 
 
+def test_the_summary_says_what_its_numbers_leave_out(bills, bare, machines):
+    def lines(own: list[billing.Bill]) -> str:
+        return "\n".join(bill.summary(own, 0, bare, rate_of(machines), [0], bill.Limits(100, None, 4, 10)))
+
+    text = lines(bills)
+    assert "for want of" not in text  # scoring is in fp32, and has no such key
+    assert "Without waiting in queues; 64 GPUs are taken for 64 times one." in text
+    assert "come and go with checkpoints and the search of duplicates" in text
+    assert "FLOPs of 1 training are counted" in text
+    slow = [dataclasses.replace(own, precision=own.precision and "fp32") for own in bills]
+    assert "100% of the GPU-hours compute in fp32" in lines(slow)
+    slow = [dataclasses.replace(own, precision="fp32") if own.job.rule == "finetune" else own for own in bills]
+    assert "for want of" not in lines(slow)  # less than one in a hundred
+
+
+def test_nothing_runs_in_no_job_and_on_no_gpu(tmp_path):
+    (tmp_path / "profile.yaml").write_text("jobs: 7\n")
+    assert bill.read_limits(tmp_path / "profile.yaml", None, None).jobs == 7
+    for jobs_, gpus, name in ((0, None, "jobs"), (-1, None, "jobs"), (None, 0, "gpus")):
+        with pytest.raises(UserError, match=f"--{name}: .* give at least 1"):
+            bill.read_limits(tmp_path / "profile.yaml", jobs_, gpus)
+
+
 def test_numbers_are_readable():
+    assert [bill.number_of(count, "training") for count in (1, 1200)] == ["1 training", "1,200 trainings"]
     assert [bill.short(value) for value in (0, 0.5, 123, 99999, 1.234e21)] == ["0", "0.5", "123", "99,999", "1.23e21"]
     assert [bill.size_words(value) for value in (0, 12, 3.2e9, 6.41e12, 250e12)] == [
         "0", "12 B", "3.2 GB", "6.4 TB", "250 TB"
@@ -482,8 +564,28 @@ def test_the_script_bills_the_smoke_scale(repository, tmp_path):
     assert "Traceback" not in wrong.stderr
 
 
-def test_ranks_of_a_sample_are_one_process():
-    assert Ranks().world_size == 1
+def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path):  # noqa: F811
+    """Of its own state alone: not of another seed, and not of a run that has changed since."""
+    config = dataclasses.replace(bare, root=tmp_path)
+    values = plan.resolve_run(bare, "xlm-r")
+    place = tmp_path / "results/paper/runs/xlm-r"
+    place.mkdir(parents=True)
+    (tmp_path / "results/paper/shards").symlink_to(corpus / "shards")
+    (place / "sampling_plan.tsv").write_text((corpus / "plan.tsv").read_text())
+
+    def priced(seed: str) -> billing.Bill:
+        return billing.price(config, machines, rate_of(machines), [job(0, "pretrain", run="xlm-r", seed=seed)])[0]
+
+    whole = priced("1")
+    data = content_hash((corpus / "plan.tsv").read_text())
+    folder = place / "seed-1/state" / content_hash([plan.run_hash(values)[:16], data, 1])
+    for step in (0.25, 0.5):
+        checkpoint.save_state(folder, round(step * values["schedule"]["steps"]), {}, 2)
+    checkpoint.save_state(folder.with_name("another"), values["schedule"]["steps"], {}, 2)
+    half = priced("1")
+    assert half.flops == pytest.approx(whole.flops / 2) and half.tokens == pytest.approx(whole.tokens / 2)
+    assert "50% of its steps are done" in half.basis
+    assert "are done" not in priced("2").basis
 
 
 def test_a_plan_that_is_still_to_be_made_is_the_one_that_will_be(corpus, bare, machines, tmp_path):  # noqa: F811

@@ -57,6 +57,10 @@ def size_words(value: float) -> str:
     return f"{value:.0f} B" if value else "0"
 
 
+def number_of(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def time_words(seconds: float) -> str:
     for unit, length in (("years", 365.25 * DAY), ("days", DAY), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length or (unit == "min" and seconds >= 60):
@@ -192,9 +196,12 @@ def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
         content = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         content = {}
+    for name, value in (("jobs", jobs), ("gpus", gpus)):
+        if value is not None and value < 1:
+            raise UserError(f"--{name}: {value}, and nothing would run; give at least 1")
     downloads = re.search(r"downloads=(\d+)", str(content.get("resources", "")))
     return Limits(
-        jobs or int(content.get("jobs", 100)),
+        jobs if jobs is not None else int(content.get("jobs", 100)),
         gpus,
         int(downloads[1]) if downloads else 4,
         int(content.get("retries", 0)),
@@ -233,7 +240,8 @@ def beyond_limits(bills: Sequence, limits: Limits) -> list[str]:
                 parts, bill = max(late, key=lambda one: one[0])
                 lines.append(
                     f"{len(late)} jobs of {rule} need more than the profile's {limits.retries + 1} submissions of "
-                    f"{bill.job.runtime / 60:g} h each ({bill.job.name}: {math.ceil(parts):,}); raise `retries` or GPUs"
+                    f"{bill.job.runtime / 60:g} h each ({bill.job.name}: {math.ceil(parts):,}); raise `retries`, "
+                    "runtime or GPUs"
                 )
         else:
             late = [(parts, bill) for parts, bill in times if parts > 1]
@@ -266,16 +274,18 @@ def summary(
     bills: Sequence, done: int, config: plan.Config, rate, critical: Sequence[int], limits: Limits
 ) -> list[str]:
     """What a person acts on."""
+    from billing import RESUMES
+
     total, (wall, gpus) = total_of(bills), wall_time(bills, limits)
     hours = f"{total.device_hours:,.0f} GPU-hours and " if any(bill.devices for bill in bills) else ""
-    slow = sum(bill.device_hours for bill in bills if bill.precision == "fp32")
+    slow = sum(bill.device_hours for bill in bills if bill.precision == "fp32" and bill.job.rule in RESUMES)
     unknown = sum("size unknown" in bill.basis for bill in bills)
     lines = [
         f"Scale {config.scale_name}: {len(bills):,} jobs to run, {done:,} done. {short(total.flops)} FLOPs on "
         f"{short(total.tokens)} tokens: {hours}{total.core_hours:,.0f} core-hours.",
         f"Rate: {rate.words}.",
     ]
-    if slow:
+    if slow and slow >= 0.01 * total.device_hours:
         lines[1] += f" {slow / total.device_hours:.0%} of the GPU-hours compute in fp32, for want of `precision: bf16`."
     lines.append(
         f"Time: {time_words(sum(bills[i].seconds for i in critical))} on the critical path, however much runs at once; "
@@ -287,10 +297,11 @@ def summary(
             if gpus
             else "."
         )
+        + (" Without waiting in queues; 64 GPUs are taken for 64 times one." if gpus else " Without waiting in queues.")
     )
     lines.append(
         f"Disk: {size_words(total.disk)} stay, and up to {size_words(largest_scratch(bills, limits))} come and go with "
-        f"checkpoints. Network: {size_words(total.network)}"
+        f"checkpoints and the search of duplicates. Network: {size_words(total.network)}"
         + (f"; the sizes of {unknown} files are published nowhere, and assumed." if unknown else ".")
     )
     if misfits := sum(bill.memory > bill.room for bill in bills):
@@ -306,8 +317,8 @@ def summary(
         kinds = [f"{sampled} from samples of their shards"] if sampled else []
         kinds += [f"{assumed} from made-up text, as they have no shards yet"] if assumed else []
         lines.append(
-            f"Trust: FLOPs of {len(trainings)} trainings are counted, {' and '.join(kinds)}; all else rests on recipes "
-            "and on what config/machines.yaml assumes (the CSV says it job by job)."
+            f"Trust: FLOPs of {number_of(len(trainings), 'training')} are counted, {' and '.join(kinds)}; all else "
+            "rests on recipes and on what config/machines.yaml assumes (the CSV says it job by job)."
         )
     return lines
 

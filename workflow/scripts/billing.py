@@ -104,18 +104,22 @@ def choose_rate(
         if flops_per_second <= 0:
             raise UserError(f"--flops-per-second: {flops_per_second:g} is no rate; give a positive number, as 2e14")
         return Rate(dict.fromkeys(("bf16", "fp32"), flops_per_second), "given", chosen, machine["memory"])
-    if name is None and utilisation is None and (found := measured_rate(config)):
-        rate, source = found
-        return Rate(dict.fromkeys(("bf16", "fp32"), rate), source, chosen, machine["memory"])
-    if not machine["peak"]:
-        raise UserError(
-            f"{MACHINES}, machines.{chosen}.peak: no FLOP/s; write the rates of its precisions there, or give "
-            "--flops-per-second"
-        )
     share = machine["utilisation"] if utilisation is None else utilisation
     if not 0 < share <= 1:
         raise UserError(f"--utilisation: {share:g} is not between 0 and 1")
     rates = {precision: share * peak for precision, peak in machine["peak"].items()}
+    if name is None and utilisation is None and (found := measured_rate(config)):
+        measured, source = found
+        if machine["device"] == "cpu":  # which has no rate of its own for bf16
+            rates = dict.fromkeys(("bf16", "fp32"), max(measured.values()))
+        other = " and ".join([*sorted(rates.keys() - measured.keys()), "memory"] if machine["device"] == "gpu" else [])
+        source += f"; {other} as of {machine['name']} (assumed)" if other else ""
+        return Rate(rates | measured, source, chosen, machine["memory"])
+    if not rates:
+        raise UserError(
+            f"{MACHINES}, machines.{chosen}.peak: no FLOP/s; write the rates of its precisions there, or give "
+            "--flops-per-second"
+        )
     return Rate(rates, f"{share:.0%} of the peak of {machine['name']} (assumed)", chosen, machine["memory"])
 
 
@@ -123,22 +127,28 @@ def asks_for_gpus(config: plan.Config) -> bool:
     return any(own.get("gpu", 0) for own in config.scale.get("resources", {}).values())
 
 
-def measured_rate(config: plan.Config) -> tuple[float, str] | None:
-    """Per device, the median over the finished trainings of this scale; on the commonest kind of device."""
-    found: dict[str, list[float]] = {}
+def measured_rate(config: plan.Config) -> tuple[dict[str, float], str] | None:
+    """Per device and by precision, the median over the finished trainings of this scale; on the commonest kind of
+    device."""
+    found: dict[str, list[tuple[str, float]]] = {}
     for kind in ("runs/*", "translators/*/*/*"):
         for path in sorted((config.root / f"results/{config.scale_name}").glob(f"{kind}/seed-*/cost.json")):
             try:
                 content = json.loads(path.read_text(encoding="utf-8"))
                 if content["flops_per_second"]:
                     rate = content["flops_per_second"] / content["world_size"]
-                    found.setdefault(content["device"], []).append(rate)
+                    run = read_yaml(path.parent.parent / "run.yaml", path.parent.parent / "run.yaml")
+                    found.setdefault(content["device"], []).append((run.get("precision", "fp32"), rate))
             except (ValueError, KeyError, TypeError):
                 raise UserError(f"{path}: not the cost of a training; delete it and train again") from None
     if not found:
         return None
     device, rates = max(found.items(), key=lambda item: (len(item[1]), item[0]))
-    return statistics.median(rates), f"measured in {len(rates)} trainings of this scale on {device}"
+    medians = {
+        precision: statistics.median(rate for own, rate in rates if own == precision)
+        for precision in sorted({own for own, _ in rates})
+    }
+    return medians, f"measured in {len(rates)} trainings of this scale on {device}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -403,20 +413,14 @@ class Bill:
         return 0.0 if self.devices else self.job.threads * self.seconds / 3600
 
 
-GPU_RULES = (
-    "pretrain",
-    "train_translator",
-    "finetune",
-    "finetune_retrieval",
-    "predict",
-    "translate",
-    "validate_translator",
-)
-RESUMES = ("pretrain", "train_translator")
+TRAININGS = ("pretrain", "train_translator")
+RESUMES = (*TRAININGS, "finetune", "finetune_retrieval")  # go on where their last job ended, and have a key precision
 PLANS = {"plan_sampling_run", "plan_sampling_translator"}
 
 # How long rows are, in sentences: a pair of them, a sentence in words, a question with its context.
 SENTENCES_IN_ROW = {"classification": 1.7, "tagging": 1.0, "question-answering": 6.0}
+KEPT_AFTER = 600.0  # seconds of a fine-tuning; a shorter one keeps no state (finetune.py)
+TRANSLATED_ROWS = 64  # sentences that are decoded at once
 WINDOWS = 1.1  # that a question with its context is cut into
 ROWS_OF_PART = 1000  # of a language, where a task does not say it
 # What a scale's world calls the sizes of a task.
@@ -478,7 +482,7 @@ class Pricing:
     def of(self, job: Job, waits_for: set[str]) -> Bill:
         """`waits_for`: the rules of the jobs before it that are not done."""
         found = Bill(job, devices=self.gpus(job))
-        if job.rule in RESUMES:
+        if job.rule in TRAININGS:
             self.training(found, "encode_corpus" not in waits_for, not waits_for & PLANS)
         elif job.rule in EVALUATIONS:
             key = (job.rule, *(job.wildcards[name] for name in ("run", "task", "setting")))
@@ -500,7 +504,7 @@ class Pricing:
     # --- time
 
     def gpus(self, job: Job) -> int:
-        if job.rule in RESUMES:
+        if job.rule in TRAININGS:
             own = allocated(self.config, job.rule, job.wildcards)
             return own.gpu * own.nodes
         return self.config.scale.get("resources", {}).get(job.rule, {}).get("gpu", 0)
@@ -509,14 +513,15 @@ class Pricing:
         """The devices that compute: GPUs, or one process."""
         return max(1, self.gpus(job))
 
-    def time(self, found: Bill, precision: str = "fp32") -> None:
+    def time(self, found: Bill, precision: str = "fp32", blocks: float = 0.0) -> None:
         """Seconds: of a training by its FLOPs; of others as jobs of their kind took at this scale, else by FLOPs, else
-        nothing but starting."""
+        nothing but starting. `blocks` are the trained ones, each as often as there are steps: small steps take a GPU
+        longer than their FLOPs."""
         job = found.job
         found.precision = precision if found.flops else ""
         start = self.assumed["start"]["gpu" if found.devices else "cpu"]
         measured = self.measured(job)
-        if measured is not None and job.rule not in RESUMES:
+        if measured is not None and job.rule not in TRAININGS:
             found.seconds = measured
             found.basis = "; ".join(filter(None, [found.basis, "time as measured of such jobs at this scale"]))
             return
@@ -527,6 +532,12 @@ class Pricing:
                 self.machines["machines"][self.rate.machine]["device"] == "cpu" and "measured" not in self.rate.source
             )
             computing = found.flops / (rate * (job.threads if per_core else self.processes(job)))
+            least = self.assumed["step"] * blocks if found.devices else 0.0
+            if least > computing:
+                computing = least
+                found.basis += (
+                    f"; {self.assumed['step'] * 1e3:g} ms a trained block and step (assumed), more than its FLOPs take"
+                )
         found.seconds = start + computing
 
     def measured(self, job: Job) -> float | None:
@@ -656,7 +667,7 @@ class Pricing:
             other = {"tatoeba": "tatoeba", "word-alignment": "alignment"}.get(task)
             return world[other] if other else sum(world["mining"][key][part] for key in ("pairs", "others"))
         counts = recipe.get("counts", {}).get(part, {})
-        known = [count for count in counts.values()]
+        known = list(counts.values())
         return counts.get(language, counts.get("*", statistics.mean(known) if known else ROWS_OF_PART))
 
     def row_tokens(self, recipe: dict, longest: int) -> float:
@@ -681,7 +692,9 @@ class Pricing:
         found.tokens = trained + scored
         found.flops = forward(model, trained, length, trained=True) + forward(model, scored, length)
         found.basis = f"{rows:,.0f} rows of {length:.0f} tokens (assumed), {len(points)} trials"
-        self.finish_finetuning(found, model, run, how, max(point["batch"] for point in points) * longest)
+        steps = sum(point["epochs"] * steps_of(rows, point["batch"], how.get("device_rows")) for point in points)
+        tokens = max(point["batch"] for point in points) * longest
+        self.finish_finetuning(found, model, run, how, tokens, steps * model.layers, len(points))
 
     def finetuning_for_retrieval(self, found: Bill) -> None:
         recipe, run, model = self.encoder(found)
@@ -701,19 +714,28 @@ class Pricing:
             model, dev, length, layers=layers
         )
         found.basis = f"{how['steps']:,} steps of {how['batch']} pairs, lines of {self.sentence_tokens:.0f} tokens"
-        self.finish_finetuning(found, model, run, how, 2 * how["batch"] * min(4 * length, how["max_length"]))
+        tokens = 2 * how["batch"] * min(4 * length, how["max_length"])
+        self.finish_finetuning(found, model, run, how, tokens, how["steps"] * layers)
 
-    def finish_finetuning(self, found: Bill, model: ModelConfig, run: dict, how: dict, tokens: float) -> None:
-        """Memory, disk and time; `tokens` of the largest batch."""
+    def finish_finetuning(
+        self, found: Bill, model: ModelConfig, run: dict, how: dict, tokens: float, blocks: float, trials: int = 1
+    ) -> None:
+        """Memory, disk and time; `tokens` of the largest batch, `blocks` trained over all steps."""
         size = size_of(run | {"objectives": [], "init": None, "schedule": {}}, self.vocabulary)
         precision = how.get("precision", "fp32")
         if how.get("device_rows"):
             tokens = min(tokens, how["device_rows"] * how["max_length"])
-        found.memory = 16 * size.all + tokens * model.layers * activation_bytes(model, precision)
+        states = (16 + (2 if precision == "bf16" else 0)) * size.all  # bf16: copies of the weights that products read
+        found.memory = states + tokens * model.layers * activation_bytes(model, precision)
         found.room, found.disk = self.room(found.job), 4 * size.all
         if found.memory > found.room:
             found.advice = f"recipe.device_rows: fewer rows at once in config/tasks/{found.job.wildcards['task']}.yaml"
-        self.time(found, precision)
+        self.time(found, precision, blocks)
+        if found.seconds > KEPT_AFTER:
+            kept = (
+                4 * size.all * (3 + 1 + (trials > 1))
+            )  # weights, AdamW's moments, the best weights of this and all trials
+            found.scratch = 2 * kept  # while the new state is written, the old one is there
 
     def prediction(self, found: Bill) -> None:
         recipe, _, model = self.encoder(found)
@@ -745,7 +767,8 @@ class Pricing:
         decoder = Pass(beam * tokens, layers, length, trained=False, cross=True, logits=beam * tokens)
         found.flops = forward(model, tokens, length) + cost.ours(decoder, model)
         found.basis = f"{models} models, a beam of {beam}, lines of {length:.0f} tokens"
-        self.time(found)
+        # a step decodes one token of each sentence of a batch, forward alone: a third of a trained one
+        self.time(found, blocks=layers * tokens / TRANSLATED_ROWS / 3)
 
     # --- text and downloads
 
@@ -806,6 +829,8 @@ class Pricing:
             )
         elif step in ("split_corpus", "clean_mono", "clean_bitext"):
             found.disk = text / archive
+        elif step == "find_duplicates":
+            found.scratch = text * self.assumed["duplicates_per_text"]
         measured = self.measured(found.job)
         if measured is not None:
             found.seconds, found.basis = measured, "time as measured of such jobs at this scale"
@@ -831,6 +856,11 @@ def grid_points(how: dict) -> list[dict]:
     return [
         own | dict(zip(sorted(grid), values, strict=True)) for values in product(*(grid[key] for key in sorted(grid)))
     ]
+
+
+def steps_of(rows: float, batch: int, device_rows: int | None) -> float:
+    """Trained passes of an epoch: batches, or the parts of them that a device takes at once."""
+    return math.ceil(rows / batch) * math.ceil(batch / min(batch, device_rows or batch))
 
 
 def forward(
