@@ -241,7 +241,7 @@ def script_of(process: psutil.Process) -> str | None:
 
 
 def strike(kill: Kill, call: Call, tree: Path, options: Options) -> bool:
-    """Send the signal; False where there is nothing of that kind."""
+    """Send the signal; False where there is nothing of that kind, or, of daemons, no job that would notice."""
     target, how = kill.what.split()
     number = getattr(signal, f"SIG{how}")
     everyone = at_work(tree)
@@ -259,6 +259,8 @@ def strike(kill: Kill, call: Call, tree: Path, options: Options) -> bool:
         return False
     kill.rule = ",".join(sorted({name for _, name in scripts})) or None
     if options.slurm and target in options.slurm.daemons:
+        if not scripts:
+            return False
         options.slurm.kill(target, number)
         return True
     kill.pid = call.process.pid
