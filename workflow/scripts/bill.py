@@ -377,6 +377,7 @@ def total_of(bills: Iterable) -> Sum:
 
 def main() -> None:
     args = parse_arguments()
+    limits = read_limits(PROFILE, args.jobs, args.gpus)
     with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
         asked = other.submit(graph.planned_jobs, args.config, args.targets)
         import billing
@@ -387,7 +388,7 @@ def main() -> None:
     machines = billing.load_machines(Path("."))
     rate = billing.choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
     bills = billing.price(config, machines, rate, found)
-    text, critical = report(bills, done, config, rate, read_limits(PROFILE, args.jobs, args.gpus))
+    text, critical = report(bills, done, config, rate, limits)
     if args.csv:
         write_text(args.csv, as_csv(bills, critical))
     print(text, end="")
