@@ -16,7 +16,7 @@ CORES ?= all
 # Snakemake's default scheduler solves a program at every job's end, and looks again each second for every job that has
 # ended so far: a third of a core, over hundreds of jobs. So greedy, and every 5 seconds (of which it waits once, at its end).
 SNAKEMAKE := snakemake --cores $(CORES) --scheduler greedy --max-jobs-per-timespan 1000/5s --rerun-incomplete
-RESULTS := results/tables/all.tex results/index.html
+RESULTS := tables results/index.html
 VENV := .venv
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-for-tests

@@ -13,10 +13,15 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/common.smk"
 
 
-# The default target: every selected table and figure, in one document that compiles.
+# The default target: every selected table and figure, in one document that compiles. Each is named, so that one that was lost
+# is made again: of a file below an existing document Snakemake asks only whether its own inputs have changed.
 rule tables:
     input:
         "results/tables/all.tex",
+        "results/tables/claims.tex",
+        "results/tables/audit.tex",
+        table_files,
+        figure_files,
 
 
 include: "workflow/rules/sources.smk"

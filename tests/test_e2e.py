@@ -14,7 +14,7 @@ import pytest
 
 from scores import items_of
 from tasks import TASKS
-from test_dag import copy_tree, edit, snakemake
+from test_dag import copy_tree, edit, planned, snakemake
 
 pytestmark = pytest.mark.e2e
 
@@ -37,6 +37,17 @@ def built(repository, tmp_path_factory) -> Path:
 def test_nothing_is_left_to_do(built):
     done = snakemake(built, "--dry-run", "--config", "scale=smoke")
     assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_a_lost_table_or_figure_is_made_again(built):
+    """Though its inputs are as they were, and the document that includes it is there."""
+    lost = [built / "results/tables/ernie-m/table-16.tex", built / "results/figures/ernie-m/figure-05.pdf"]
+    kept = [path.rename(path.with_suffix(".kept")) for path in lost]
+    try:
+        assert planned(built, "tables") == {"make_table": 1, "plot_figure": 1, "make_document": 1}
+    finally:
+        for path, name in zip(kept, lost, strict=True):
+            path.rename(name)
 
 
 def test_scores_hold_every_run_task_and_language(built):
