@@ -102,7 +102,7 @@ COMMON = "--parsable --job-name RUN --output LOG --export=ALL --comment"
 
 
 def test_a_cpu_job(paper, stand_ins):
-    expected = f"{COMMON} rule_clean_mono_wildcards_paper_cc-100_sw_3 -p main -t 2880 --mem 8000 --requeue "
+    expected = f"{COMMON} rule_clean_mono_wildcards_paper_cc-100_sw_3 -p main -t 2880 --mem 2000 --requeue "
     assert submitted(paper, stand_ins, CLEANED) == shlex.split(expected + "--ntasks=1 --cpus-per-task=1 -D HERE")
 
 
