@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+import atomic
 from atomic import atomic_path, write_json
 from errors import UserError
 
@@ -33,8 +34,7 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 def sha256_of(path: str | Path) -> str:
     try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return atomic.sha256_of(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
 
