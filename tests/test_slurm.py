@@ -436,8 +436,10 @@ def test_outputs_may_appear_late(cluster, tree, tmp_path):
 
 @pytest.mark.slurm
 def test_an_interrupted_snakemake_cancels_its_jobs(cluster, tree):
-    with training(cluster, tree) as process:
-        os.killpg(process.pid, signal.SIGINT)
+    """Interrupted before its first look: while it asks Slurm after its jobs Snakemake's list of them is empty."""
+    with training(cluster, tree, "--slurm-init-seconds-before-status-checks", "45") as process:
+        [snakemake_itself] = children(process.pid)  # `timeout` before it would pass on a second interrupt
+        os.kill(snakemake_itself, signal.SIGINT)
         wait_until(lambda: process.poll() is not None)
         wait_until(lambda: jobs_of(cluster, tree)[0]["state"] == "CANCELLED")
 
@@ -459,6 +461,10 @@ def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
     assert {job["state"] for job in jobs} == {"COMPLETED"} and len(jobs) < 130
     assert sum(job["nodes"] == "n[1-2]" for job in jobs) == 3, "the pre-trainings"
     assert "Nothing to be done" in snakemake(tree, "--dry-run", "--config", "scale=smoke", "--", *wanted).stdout
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def losses(tree: Path) -> list[float]:
