@@ -14,8 +14,10 @@ Text is text: a "[MASK]" or "<s>" that somebody typed is encoded like any other 
 
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +33,19 @@ FIRST_PIECE = 4  # smallest id that is a piece of text
 LAYOUT = "layout.json"
 SPACE = "▁"  # what SentencePiece writes for a space
 PADDING_ROWS = 1024  # tables are padded to a multiple of 64 or 128; more rows without a token are a torn vocabulary
+LONGEST_WORD = 100  # characters of a word that WordPiece cuts
+REMEMBERED_WORDS = 1 << 20
+ERNIE_MARKS = frozenset(",;:.?!~，；：。？！《》【】")
+HAN_BLOCKS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
 
 
 def id_order(size: int, bos: int, pad: int, eos: int, unk: int, mask: int | None) -> list[int]:
@@ -48,10 +63,8 @@ class Tokenizer:
     pair_separators = 2
 
     def __init__(self, model_path: str | Path):
-        if not Path(model_path).exists():
-            raise UserError(f"{model_path}: no such SentencePiece model")
         self.path = str(model_path)
-        self.pieces = sentencepiece.SentencePieceProcessor(model_file=self.path)
+        self.pieces = load_pieces(Path(model_path))
         if (self.pieces.unk_id(), self.pieces.bos_id(), self.pieces.eos_id()) != (0, 1, 2):
             raise UserError(f"{model_path}: expected the special pieces <unk> 0, <s> 1, </s> 2")
         self.vocabulary_size = self.pieces.get_piece_size() + 2
@@ -135,25 +148,28 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         return Tokenizer(path)
     layout = read_layout(path)
     check_folder(path, "import the checkpoint again")
-    return ImportedSentencePiece(path, layout)
+    return KINDS[layout.kind](path, layout)
 
 
 def read_layout(folder: Path) -> Layout:
     path = folder / LAYOUT
     try:
-        return build(Layout, json.loads(path.read_bytes()), "")
+        layout = build(Layout, json.loads(path.read_bytes()), "")
+        layout.order()
     except FileNotFoundError:
         raise UserError(f"{folder}: no {LAYOUT} in it, so not the tokenizer of an imported checkpoint") from None
     except (UserError, ValueError) as error:
         raise UserError(f"{path}: {error}; import the checkpoint again") from None
+    if layout.kind not in KINDS:
+        raise UserError(f"{path}, kind: {layout.kind!r} is none of {', '.join(KINDS)}; import the checkpoint again")
+    return layout
 
 
-class ImportedSentencePiece(Tokenizer):
-    """SentencePiece files whose layout is ours once their ids are permuted: XLM-R's, mBART's and mT5's."""
+class Imported(Tokenizer):
+    """What all tokenizers of published checkpoints share."""
 
     def __init__(self, folder: Path, layout: Layout):
         self.path, self.layout = str(folder), layout
-        self.pieces = load_pieces(folder / str(layout.sentencepiece))
         self.vocabulary_size, self.mask = layout.rows, layout.rows - 1
         self.pair_separators = layout.pair_separators
 
@@ -161,13 +177,225 @@ class ImportedSentencePiece(Tokenizer):
     def sha256(self) -> str:
         return folder_sum(Path(self.path))
 
-    @property
+    @cached_property
     def order(self) -> list[int]:
         return self.layout.order()
+
+    def file(self, name: str | None) -> Path:
+        if not name:
+            raise UserError(f"{Path(self.path) / LAYOUT}: names no file of the vocabulary; import the checkpoint again")
+        return Path(self.path) / name
+
+    def read_vocabulary(self) -> list[str]:
+        path = self.file(self.layout.vocabulary)
+        tokens = read_vocabulary(path)
+        check_size(path, len(tokens), self.layout.rows)
+        return tokens
+
+    def our_ids(self, tokens: Sequence[str]) -> dict[str, int]:
+        ours = {theirs: number for number, theirs in enumerate(self.order)}
+        return {token: ours[theirs] for theirs, token in enumerate(tokens)}
+
+
+class SentencePieceFolder(Imported):
+    """SentencePiece files whose permuted ids are a piece's id in the file + 1: XLM-R's, mBART's and mT5's."""
+
+    def __init__(self, folder: Path, layout: Layout):
+        super().__init__(folder, layout)
+        path = self.file(layout.sentencepiece)
+        self.pieces = load_pieces(path)
+        check_size(path, self.pieces.get_piece_size(), layout.rows)
 
     def decode(self, ids: Sequence[int]) -> str:
         last = min(self.mask - 1, self.pieces.get_piece_size())
         return self.pieces.decode([int(i) - 1 for i in ids if FIRST_PIECE <= i <= last])
+
+
+class Remembered(dict):
+    """What a function of a word says, once it was asked."""
+
+    def __init__(self, function: Callable[[str], list]):
+        self.function = function
+
+    def __missing__(self, word: str) -> list:
+        if len(self) >= REMEMBERED_WORDS:
+            self.clear()
+        found = self[word] = self.function(word)
+        return found
+
+
+class ErnieM(Imported):
+    """Pieces of a SentencePiece file, cut once more, then looked up in a vocabulary file."""
+
+    def __init__(self, folder: Path, layout: Layout):
+        super().__init__(folder, layout)
+        self.pieces = load_pieces(self.file(layout.sentencepiece))
+        self.tokens = self.read_vocabulary()
+        self.ids = self.our_ids(self.tokens)
+        self.parts = Remembered(self.parts_of)
+
+    def encode(self, sentences: Sequence[str], threads: int = 1) -> list[list[int]]:
+        texts = [self.cased(sentence) for sentence in sentences]
+        encoded = self.pieces.encode(texts, out_type=str, num_threads=threads)
+        return [[i for i, _, _ in self.tokens_of(pieces)] for pieces in encoded]
+
+    def parts_of(self, piece: str) -> list[tuple[int, int, int]]:
+        parts = []
+        for begin, end in cut_piece(piece):
+            shown = begin + (end - begin > 1 and piece[begin] == SPACE)
+            parts.append((self.ids.get(piece[begin:end], UNK), shown, end))
+        return parts
+
+    def cased(self, text: str) -> str:
+        return text.lower() if self.layout.lower_case else text
+
+    def tokens_of(self, pieces: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+        """Each token's id, and from which to which character of the joined pieces it goes. A space on its own counts
+        only inside of a word."""
+        start = 0
+        for number, piece in enumerate(pieces):
+            if piece == SPACE:
+                if 0 < number < len(pieces) - 1 and not pieces[number + 1].startswith(SPACE):
+                    yield self.ids.get(SPACE, UNK), start, start + 1
+            else:
+                for i, begin, end in self.parts[piece]:
+                    yield i, start + begin, start + end
+            start += len(piece)
+
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        found = []
+        for text in texts:
+            origin = [place for place, character in enumerate(text) for _ in self.cased(character)] + [len(text)]
+            _, offsets = self.pieces.normalize(self.cased(text), with_offsets=True)
+            pieces = self.pieces.encode(self.cased(text), out_type=str)
+            ids, places = [], []
+            for i, begin, end in self.tokens_of(pieces):
+                first, last = offsets[begin], max(offsets[end], offsets[end - 1] + 1)  # of ½, two tokens have one place
+                ids.append(i)
+                places.append(trimmed(text, origin[first], origin[min(last, len(origin) - 1)]))
+            found.append((ids, places))
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        tokens = (self.tokens[self.order[i]] for i in ids if FIRST_PIECE <= i < self.mask)
+        return "".join(tokens).replace(SPACE, " ").strip()
+
+
+def cut_piece(piece: str) -> list[tuple[int, int]]:
+    """ERNIE-M's tokens in a piece: Han characters and some marks are cut off, and so are numbers."""
+    parts, start = [], 0
+    for place, character in enumerate(piece):
+        if character == SPACE:
+            continue
+        alone = "\u4e00" <= character <= "\u9fff" or character in ERNIE_MARKS
+        if alone or (place and character.isdigit() != piece[place - 1].isdigit()):
+            if piece[start:place] not in ("", SPACE):
+                parts.append((start, place))
+            start = place
+        if alone:
+            parts.append((place, place + 1))
+            start = place + 1
+    if start < len(piece):
+        parts.append((start, len(piece)))
+    return parts
+
+
+class WordPiece(Imported):
+    """BERT's: characters are cleaned, Han characters and punctuation are words of their own, and a word is cut into the
+    longest pieces that the vocabulary has, from its start; ## marks a piece that begins no word."""
+
+    def __init__(self, folder: Path, layout: Layout):
+        super().__init__(folder, layout)
+        self.tokens = self.read_vocabulary()
+        self.ids = self.our_ids(self.tokens)
+        self.longest = max(map(len, self.tokens))
+        self.characters = Characters(layout)
+        self.words = Remembered(lambda word: [piece for piece, _ in self.pieces_of(word)])
+
+    def encode(self, sentences: Sequence[str | bytes], threads: int = 1) -> list[list[int]]:
+        characters, words = self.characters, self.words
+        encoded = []
+        for sentence in sentences:
+            text = sentence if isinstance(sentence, str) else sentence.decode(errors="replace")
+            encoded.append([i for word in text.translate(characters).split() for i in words[word]])
+        return encoded
+
+    def encode_pieces(self, sentences: Sequence[str], threads: int = 1) -> list[list[int]]:
+        raise NotImplementedError("a WordPiece vocabulary has no SentencePiece ids")
+
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        found = []
+        for text in texts:
+            clean = [self.characters[ord(character)] or "" for character in text]
+            origin = [place for place, characters in enumerate(clean) for _ in characters]
+            ids, places = [], []
+            for word in re.finditer(r"\S+", "".join(clean)):
+                begin = word.start()
+                for piece, length in self.pieces_of(word[0]):
+                    ids.append(piece)
+                    places.append((origin[begin], origin[begin + length - 1] + 1))
+                    begin += length
+            found.append((ids, places))
+        return found
+
+    def pieces_of(self, word: str) -> list[tuple[int, int]]:
+        """Ids of the pieces of a word and the number of its characters that each stands for."""
+        if len(word) > LONGEST_WORD:
+            return [(UNK, len(word))]
+        pieces, begin = [], 0
+        while begin < len(word):
+            prefix = "##" if begin else ""
+            for end in range(min(len(word), begin + self.longest), begin, -1):
+                if (piece := self.ids.get(prefix + word[begin:end])) is not None:
+                    break
+            else:
+                return [(UNK, len(word))]
+            pieces.append((piece, end - begin))
+            begin = end
+        return pieces
+
+    def decode(self, ids: Sequence[int]) -> str:
+        tokens = (self.tokens[self.order[i]] for i in ids if FIRST_PIECE <= i < self.mask)
+        return " ".join(tokens).replace(" ##", "")
+
+
+class Characters(dict):
+    """What BERT makes of each character, for str.translate; it looks at no two together."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+
+    def __missing__(self, point: int) -> str | None:
+        self[point] = clean = self.clean(chr(point))
+        return clean
+
+    def clean(self, character: str) -> str | None:
+        """None deletes it; spaces around it make it a word of its own."""
+        category = unicodedata.category(character)
+        if character in "\t\n\r" or category[0] == "Z":
+            return " "
+        if character in "\0\ufffd" or category in ("Cc", "Cf", "Co", "Cs"):
+            return None
+        text = character
+        if self.layout.strip_accents:
+            text = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+        if self.layout.lower_case:
+            text = "".join(map(str.lower, text))
+        text = "".join(f" {c} " if is_punctuation(c) else c for c in text)
+        return f" {text} " if self.layout.space_cjk and is_han(character) else text
+
+
+def is_punctuation(character: str) -> bool:
+    ascii_mark = "!" <= character <= "~" and not character.isalnum()  # such as $, which Unicode calls a symbol
+    return ascii_mark or unicodedata.category(character)[0] == "P"
+
+
+def is_han(character: str) -> bool:
+    """Of a block of CJK ideographs. Hangul and kana are written in words, or are at least taken for it."""
+    return any(first <= ord(character) <= last for first, last in HAN_BLOCKS)
+
+
+KINDS = {"sentencepiece": SentencePieceFolder, "ernie-m": ErnieM, "wordpiece": WordPiece}
 
 
 def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
@@ -176,7 +404,7 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
     except FileNotFoundError:
         raise UserError(f"{path}: no such SentencePiece model") from None
     except RuntimeError as error:
-        raise UserError(f"{path}: not a whole SentencePiece model ({error}); download it again") from None
+        raise UserError(f"{path}: not a SentencePiece model, or not a whole one ({error}); download it again") from None
 
 
 def folder_sum(folder: Path) -> str:
@@ -210,24 +438,141 @@ def import_tokenizer(checkpoint: Path, config: dict, rows: int, out: Path) -> To
 
 
 def find_layout(checkpoint: Path, config: dict, rows: int) -> Layout:
-    model_type = config.get("model_type")
+    model_type = str(config.get("model_type"))
+    if model_type in ("bert", "electra"):
+        return bert_layout(checkpoint, model_type, rows)
+    if model_type == "ernie_m":
+        return ernie_m_layout(checkpoint, rows)
     if model_type in ("xlm-roberta", "mbart"):
         return xlm_r_layout(checkpoint, model_type, rows)
+    if model_type == "mt5":
+        return mt5_layout(checkpoint, rows)
     raise UserError(
-        f"{checkpoint / 'config.json'}, model_type: {model_type!r} has no tokenizer here; known are xlm-roberta, mbart"
+        f"{checkpoint / 'config.json'}, model_type: {model_type!r} has no tokenizer here; known are bert, electra, "
+        "ernie_m, mbart, mt5, xlm-roberta"
     )
 
 
 def xlm_r_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
     """Two ids more than the file has pieces, for <pad> and <mask>; mBART's language codes lie before <mask>."""
-    name = "sentencepiece.bpe.model"
-    pieces = load_pieces(checkpoint / name)
-    mask = rows - 1 if model_type == "mbart" else pieces.get_piece_size() + 1
-    specials = (
-        Special("<s>", 0),
-        Special("<pad>", 1),
-        Special("</s>", 2),
-        Special("<unk>", 3),
-        Special("<mask>", mask),
+    path = checkpoint / "sentencepiece.bpe.model"
+    pieces = load_pieces(path)
+    if (pieces.unk_id(), pieces.bos_id(), pieces.eos_id()) != (0, 1, 2):
+        raise UserError(f"{path}: expected the special pieces <unk> 0, <s> 1, </s> 2")
+    tokens = pieces.get_piece_size() + 2
+    check_size(path, tokens, rows)
+    ids = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": rows - 1 if model_type == "mbart" else tokens - 1}
+    specials = [Special(token, number) for token, number in ids.items()]
+    return Layout("sentencepiece", model_type, rows, *specials, pair_separators=2, sentencepiece=path.name)
+
+
+def mt5_layout(checkpoint: Path, rows: int) -> Layout:
+    """mT5 knows neither <s> nor <mask>: the table's last row, which no token has, stands for the one, and the sentinel
+    of its first masked span for the other."""
+    path = checkpoint / "spiece.model"
+    pieces = load_pieces(path)
+    if (pieces.pad_id(), pieces.eos_id(), pieces.unk_id()) != (0, 1, 2):
+        raise UserError(f"{path}: expected the special pieces <pad> 0, </s> 1, <unk> 2")
+    size = pieces.get_piece_size()
+    sentinel = size - 1 if pieces.id_to_piece(size - 1).endswith("<extra_id_0>") else None
+    check_size(path, size + (1 if sentinel else 2), rows)
+    mask = Special(None, rows - 2) if sentinel is None else Special("<extra_id_0>", sentinel)
+    specials = Special(None, rows - 1), Special("<pad>", 0), Special("</s>", 1), Special("<unk>", 2), mask
+    return Layout("sentencepiece", "mt5", rows, *specials, pair_separators=1, sentencepiece=path.name)
+
+
+def ernie_m_layout(checkpoint: Path, rows: int) -> Layout:
+    load_pieces(checkpoint / "sentencepiece.bpe.model")
+    return Layout(
+        "ernie-m",
+        "ernie_m",
+        rows,
+        *bert_specials(checkpoint / "vocab.txt", rows),
+        pair_separators=2,
+        sentencepiece="sentencepiece.bpe.model",
+        vocabulary="vocab.txt",
+        lower_case=bool(read_json(checkpoint / "tokenizer_config.json").get("do_lower_case", False)),
     )
-    return Layout("sentencepiece", model_type, rows, *specials, pair_separators=2, sentencepiece=name)
+
+
+def bert_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
+    settings = read_json(checkpoint / "tokenizer_config.json")
+    vocabulary = "vocab.txt" if (checkpoint / "vocab.txt").exists() else "tokenizer.json"
+    if vocabulary == "tokenizer.json" and not (checkpoint / vocabulary).exists():
+        raise UserError(f"{checkpoint / 'vocab.txt'}: no such file; download the whole checkpoint")
+    lower_case = settings.get("do_lower_case")
+    if lower_case is None:
+        raise UserError(
+            f"{checkpoint / 'tokenizer_config.json'}: does not say whether letters keep their case; write "
+            '"do_lower_case": false into it for a cased model, or true'
+        )
+    strip_accents = settings.get("strip_accents")
+    return Layout(
+        "wordpiece",
+        model_type,
+        rows,
+        *bert_specials(checkpoint / vocabulary, rows),
+        pair_separators=1,
+        vocabulary=vocabulary,
+        lower_case=bool(lower_case),
+        strip_accents=bool(lower_case if strip_accents is None else strip_accents),
+        space_cjk=bool(settings.get("tokenize_chinese_chars", True)),
+    )
+
+
+def bert_specials(path: Path, rows: int) -> list[Special]:
+    tokens = read_vocabulary(path)
+    check_size(path, len(tokens), rows)
+    places = {token: number for number, token in enumerate(tokens)}
+    wanted = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+    if missing := [token for token in wanted if token not in places]:
+        raise UserError(f"{path}: no {', '.join(missing)} in it; download it again")
+    return [Special(token, places[token]) for token in wanted]
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """One token a line, or the vocabulary of a tokenizer.json."""
+    if path.suffix == ".json":
+        return read_json_vocabulary(path)
+    try:
+        content = path.read_bytes()
+        text = content.decode()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such vocabulary; download the whole checkpoint") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8; download it again") from None
+    lines = text.removesuffix("\n").split("\n")
+    tokens = [line.removesuffix("\r") for line in lines]
+    first: dict[str, int] = {}
+    for number, token in enumerate(tokens, start=1):
+        if (before := first.setdefault(token, number)) != number:
+            raise UserError(f"{path}:{number}: {token!r} stands in line {before} already; download it again")
+    return tokens
+
+
+def read_json_vocabulary(path: Path) -> list[str]:
+    vocabulary = read_json(path).get("model", {}).get("vocab")
+    if not isinstance(vocabulary, dict) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise UserError(f"{path}, model.vocab: expected tokens with ids from 0 on; give the checkpoint's vocab.txt")
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def read_json(path: Path) -> dict:
+    """Empty if there is no such file."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); download it again") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a mapping; download it again")
+    return content
+
+
+def check_size(path: Path, tokens: int, rows: int) -> None:
+    if not rows - PADDING_ROWS < tokens <= rows:
+        raise UserError(
+            f"{path}: {tokens} tokens, but the embedding table has {rows} rows; give the vocabulary of this checkpoint"
+        )
