@@ -1,0 +1,619 @@
+"""Published checkpoints in Hugging Face's layouts and our weights: pure functions between the two, in both directions.
+
+What differs, for the encoders that ours can be:
+
+    names      ours are those of engine/model.py; theirs differ by model_type, by age (gamma, beta) and by prefix
+    q, k, v    three matrices of theirs are one of ours
+    tokens     rows in the order of their ids, which `order` says: entry i is their id of our id i
+    positions  our table has two unused rows before the first position, as XLM-R's and ERNIE-M's; BERT's has none
+    numbers    ours are fp32; what was fp16 or bf16 goes back to the same bits
+
+`kept` is what the way back needs and our weights do not say; it can be written as JSON.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.model import FIRST_POSITION, ModelConfig
+from engine.tokenizer import BOS, EOS, PAD
+from errors import UserError
+
+SHOWN = 20  # names in an error, of each kind
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+PREFIXES = ("roberta.", "bert.", "electra.", "ernie_m.", "")
+BODY = ("embeddings.", "encoder.", "pooler.")  # what a prefix stands before
+POOLER = "pooler.dense"
+HEAD_KINDS = {
+    "classification": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+    "question-answering": "ForQuestionAnswering",
+}
+
+
+class Slot(NamedTuple):
+    """A tensor of theirs, without prefix, and where it lies in ours."""
+
+    theirs: str
+    ours: str
+    shape: tuple[int | None, ...]  # None: any number, of classes
+    how: str = "whole"  # or tokens, positions, query, key, value
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str  # of their classes, before ForMaskedLM and the like
+    prefix: str
+    layer: str
+    block: dict[str, str]  # our part of a block: theirs
+    embedding_norm: str
+    token_types: str | None
+    unused_positions: int  # rows of their table before the first position
+    layer_norm_eps: float  # where config.json does not say
+    groups: dict[str, dict[str, str]]  # what may be there besides the encoder: {ours: theirs}
+    architectures: dict[str, tuple[str, ...]]  # of their classes: the groups that each must have
+    ties: dict[str, str] = field(default_factory=dict)  # the same tensor again
+    pools_in_head: bool = False  # the dense layer of a classifier is the pooler
+
+
+BERT_BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "ffn_norm": "output.LayerNorm",
+}
+ERNIE_M_BLOCK = {
+    "attention.query": "self_attn.self_attn.q_proj",
+    "attention.key": "self_attn.self_attn.k_proj",
+    "attention.value": "self_attn.self_attn.v_proj",
+    "attention.output": "self_attn.out_proj",
+    "attention_norm": "norm1",
+    "up": "linear1",
+    "down": "linear2",
+    "ffn_norm": "norm2",
+}
+TAGGING = {"head.output": "classifier"}
+ANSWERS = {"head.output": "qa_outputs"}
+ENCODER_ALONE = {"Model": ()} | {HEAD_KINDS[kind]: (kind,) for kind in ("tagging", "question-answering")}
+
+XLM_ROBERTA = Format(
+    name="XLMRoberta",
+    prefix="roberta.",
+    layer="encoder.layer.{}.",
+    block=BERT_BLOCK,
+    embedding_norm="embeddings.LayerNorm",
+    token_types="embeddings.token_type_embeddings.weight",
+    unused_positions=FIRST_POSITION,
+    layer_norm_eps=1e-12,
+    groups={
+        "mlm_head": {"mlm_head.dense": "lm_head.dense", "mlm_head.norm": "lm_head.layer_norm", "mlm_head": "lm_head"},
+        "pooler": {POOLER: POOLER},
+        "classification": {"head.dense": "classifier.dense", "head.output": "classifier.out_proj"},
+        "tagging": TAGGING,
+        "question-answering": ANSWERS,
+    },
+    architectures=ENCODER_ALONE | {"ForMaskedLM": ("mlm_head",), "ForSequenceClassification": ("classification",)},
+    ties={"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
+)
+BERT = Format(
+    name="Bert",
+    prefix="bert.",
+    layer="encoder.layer.{}.",
+    block=BERT_BLOCK,
+    embedding_norm="embeddings.LayerNorm",
+    token_types="embeddings.token_type_embeddings.weight",
+    unused_positions=0,
+    layer_norm_eps=1e-12,
+    groups={
+        "mlm_head": {
+            "mlm_head.dense": "cls.predictions.transform.dense",
+            "mlm_head.norm": "cls.predictions.transform.LayerNorm",
+            "mlm_head": "cls.predictions",
+        },
+        "pooler": {POOLER: POOLER},
+        "nsp_head": {"nsp_head.output": "cls.seq_relationship"},
+        "classification": {"head.output": "classifier"},
+        "tagging": TAGGING,
+        "question-answering": ANSWERS,
+    },
+    architectures=ENCODER_ALONE
+    | {
+        "ForMaskedLM": ("mlm_head",),
+        "ForPreTraining": ("mlm_head", "pooler", "nsp_head"),
+        "ForNextSentencePrediction": ("pooler", "nsp_head"),
+        "ForSequenceClassification": ("pooler", "classification"),
+    },
+    ties={
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    pools_in_head=True,
+)
+ELECTRA = Format(
+    name="Electra",
+    prefix="electra.",
+    layer="encoder.layer.{}.",
+    block=BERT_BLOCK,
+    embedding_norm="embeddings.LayerNorm",
+    token_types="embeddings.token_type_embeddings.weight",
+    unused_positions=0,
+    layer_norm_eps=1e-12,
+    groups={
+        "mlm_head": {
+            "mlm_head.dense": "generator_predictions.dense",
+            "mlm_head.norm": "generator_predictions.LayerNorm",
+            "mlm_head": "generator_lm_head",
+        },
+        "discriminator_head": {
+            "discriminator_head.dense": "discriminator_predictions.dense",
+            "discriminator_head.output": "discriminator_predictions.dense_prediction",
+        },
+        "tagging": TAGGING,
+        "question-answering": ANSWERS,
+    },
+    architectures=ENCODER_ALONE | {"ForMaskedLM": ("mlm_head",), "ForPreTraining": ("discriminator_head",)},
+    ties={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
+)
+ERNIE_M = Format(
+    name="ErnieM",
+    prefix="ernie_m.",
+    layer="encoder.layers.{}.",
+    block=ERNIE_M_BLOCK,
+    embedding_norm="embeddings.layer_norm",
+    token_types=None,
+    unused_positions=FIRST_POSITION,
+    layer_norm_eps=1e-5,
+    groups={
+        "pooler": {POOLER: POOLER},
+        "classification": {"head.output": "classifier"},
+        "tagging": TAGGING,
+        "question-answering": ANSWERS,
+    },
+    architectures=ENCODER_ALONE | {"ForSequenceClassification": ("pooler", "classification")},
+    pools_in_head=True,
+)
+FORMATS = {"xlm-roberta": XLM_ROBERTA, "bert": BERT, "electra": ELECTRA, "ernie_m": ERNIE_M}
+NOT_OURS = {  # classes whose tensors would fit, or nearly
+    "ForMultipleChoice": "one score for each choice",
+    "ForInformationExtraction": "two probabilities of each token",
+    "ForCausalLM": "a decoder",
+    "LMHeadModel": "a decoder",
+    "ElectraForSequenceClassification": "GELU in the head, where ours has tanh",
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# config.json
+
+
+def model_of(config: dict, where: str) -> ModelConfig:
+    """The shape of our encoder, or an error for what it cannot be. `where`: the weights file, beside config.json."""
+    path = Path(where).with_name("config.json")
+    if "model_type" not in config:
+        raise UserError(f"{path}: the key model_type is missing; known: {', '.join(FORMATS)}")
+    if config["model_type"] not in FORMATS:
+        raise UserError(f"{path}, model_type: {config['model_type']!r} is unknown; known: {', '.join(FORMATS)}")
+    kind = FORMATS[config["model_type"]]
+    check_kind(config, path)
+    width = whole(config, "hidden_size", path)
+    if kind is ELECTRA and config.get("embedding_size", width) != width:
+        raise UserError(
+            f"{path}, embedding_size: {config['embedding_size']!r} is not hidden_size {width}; our encoder has "
+            "embeddings of its own width only"
+        )
+    pad = config.get("pad_token_id", PAD)
+    if kind.unused_positions and pad != PAD:
+        raise UserError(
+            f"{path}, pad_token_id: {pad!r}; {config['model_type']} numbers positions from the padding's id, and our "
+            f"encoder knows {PAD} only"
+        )
+    positions = whole(config, "max_position_embeddings", path) + FIRST_POSITION - kind.unused_positions
+    try:
+        return ModelConfig(
+            layers=whole(config, "num_hidden_layers", path),
+            width=width,
+            heads=whole(config, "num_attention_heads", path),
+            ffn=whole(config, "intermediate_size", path),
+            positions=positions,
+            vocabulary=whole(config, "vocab_size", path),
+            dropout=number(config, "hidden_dropout_prob", 0.1, path),
+            attention_dropout=number(config, "attention_probs_dropout_prob", 0.1, path),
+            layer_norm_eps=number(config, "layer_norm_eps", kind.layer_norm_eps, path),
+            init_std=number(config, "initializer_range", 0.02, path),
+            token_types=whole(config, "type_vocab_size", path) if kind.token_types else 0,
+        )
+    except UserError as error:
+        raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def check_kind(config: dict, path: Path) -> None:
+    """What our encoder has in one kind only; a key that is not there has that kind by default."""
+    wanted = {
+        "hidden_act": "gelu",  # the exact one; gelu_new and the like are approximations
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "pruned_heads": {},
+        "quantization_config": None,
+    }
+    for key, kind in wanted.items():
+        if config.get(key, kind) != kind:
+            raise UserError(f"{path}, {key}: {config[key]!r}; our encoder has no other than {kind!r}")
+
+
+def whole(config: dict, key: str, path: Path) -> int:
+    if key not in config:
+        raise UserError(f"{path}: the key {key} is missing")
+    if isinstance(config[key], bool) or not isinstance(config[key], int) or config[key] < 1:
+        raise UserError(f"{path}, {key}: {config[key]!r} is not a whole number above zero")
+    return config[key]
+
+
+def number(config: dict, key: str, default: float, path: Path) -> float:
+    value = config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise UserError(f"{path}, {key}: {value!r} is not a number of at least zero")
+    return float(value)
+
+
+def architecture_of(config: dict, kind: Format, path: Path) -> str | None:
+    """Their class without its family's name, ForMaskedLM for example."""
+    names = config.get("architectures") or [None]
+    if not isinstance(names, list) or not isinstance(names[0], str | None):
+        raise UserError(f"{path}, architectures: {names!r} is not a list of names")
+    name = names[0]
+    if name is None:
+        return None
+    for end, what in NOT_OURS.items():
+        if name.endswith(end):
+            raise UserError(f"{path}, architectures: {name} is {what}; the engine has no such head")
+    return max((end for end in kind.architectures if name.endswith(end)), key=len, default=None)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names and shapes
+
+
+def encoder_slots(kind: Format, model: ModelConfig) -> Iterator[Slot]:
+    D = model.width
+    positions = model.positions - FIRST_POSITION + kind.unused_positions
+    yield Slot("embeddings.word_embeddings.weight", "encoder.tokens.weight", (model.vocabulary, D), "tokens")
+    yield Slot("embeddings.position_embeddings.weight", "encoder.positions.weight", (positions, D), "positions")
+    if kind.token_types and model.token_types:
+        yield Slot(kind.token_types, "encoder.token_types.weight", (model.token_types, D))
+    yield from affine(kind.embedding_norm, "encoder.embedding_norm", (D,))
+    shapes = {"up": (model.ffn, D), "down": (D, model.ffn), "attention_norm": (D,), "ffn_norm": (D,)}
+    for layer in range(model.layers):
+        for part, theirs in kind.block.items():
+            name, ours = kind.layer.format(layer) + theirs, f"encoder.blocks.{layer}.{part}"
+            before, _, last = ours.rpartition(".")
+            if last in ("query", "key", "value"):
+                yield from affine(name, f"{before}.query_key_value", (D, D), last)
+            else:
+                yield from affine(name, ours, shapes.get(part, (D, D)))
+
+
+def affine(theirs: str, ours: str, shape: tuple[int | None, ...], how: str = "whole") -> Iterator[Slot]:
+    """A matrix or a LayerNorm, and its bias."""
+    yield Slot(f"{theirs}.weight", f"{ours}.weight", shape, how)
+    yield Slot(f"{theirs}.bias", f"{ours}.bias", shape[:1], how)
+
+
+def group_slots(kind: Format, group: str, model: ModelConfig) -> Iterator[Slot]:
+    D = model.width
+    classes = {"nsp_head": 2, "discriminator_head": 1, "question-answering": 2}.get(group)
+    for ours, theirs in kind.groups[group].items():
+        if ours == "mlm_head":
+            yield Slot(f"{theirs}.bias", "mlm_head.bias", (model.vocabulary,), "tokens")
+        elif ours == "mlm_head.norm":
+            yield from affine(theirs, ours, (D,))
+        else:
+            yield from affine(theirs, ours, (classes, D) if ours.endswith(".output") else (D, D))
+
+
+def copies_of_the_pooler(kind: Format, groups: Iterable[str]) -> list[str]:
+    """Our heads hold the dense layer below them; BERT's share it."""
+    inside = {"nsp_head": "nsp_head.dense", "classification": "head.dense"} if kind.pools_in_head else {}
+    return [inside[group] for group in groups if group in inside]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From theirs
+
+
+def from_foreign(
+    config: dict, tensors: dict[str, Tensor], order: list[int], where: str
+) -> tuple[ModelConfig, dict[str, Tensor], dict]:
+    """Our model's shape, its weights, and what to_foreign needs to write the same tensors again.
+
+    Tensors that need no change are not copied. All that does not fit is one error.
+    """
+    model = model_of(config, where)
+    kind = FORMATS[config["model_type"]]
+    architecture = architecture_of(config, kind, Path(where).with_name("config.json"))
+    if sorted(order) != list(range(model.vocabulary)):
+        raise ValueError(f"{where}: the order of the ids is none of {model.vocabulary} ids")
+    problems: dict[str, list[str]] = {}
+
+    def wrong(what: str, name: str) -> None:
+        problems.setdefault(what, []).append(name)
+
+    prefix = prefix_of(tensors, kind)
+    found, renamed = canonical_names(tensors, prefix)
+    if len(found) < len(tensors):
+        for name in sorted(set(tensors) - {renamed.get(own, full_name(own, prefix)) for own in found}):
+            wrong("there under two names", name)
+    buffers = {}
+    for name in sorted(set(found) & {"embeddings.position_ids", "embeddings.token_type_ids"}):
+        tensor = found.pop(name)
+        whole_numbers = tensor.dtype in (torch.int64, torch.int32)
+        if not whole_numbers or not torch.equal(tensor, buffer(name, tensor.dtype, list(tensor.shape))):
+            wrong("not counted as the engine counts", full_name(name, prefix))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        buffers[renamed.get(name, full_name(name, prefix))] = [name, dtype, list(tensor.shape)]
+    copies = {}
+    for name, original in kind.ties.items():
+        if name not in found:
+            continue
+        tensor, actual = found.pop(name), renamed.pop(name, full_name(name, prefix))
+        if original not in found and original.endswith(".bias"):  # it is there under this name alone
+            found[original] = tensor
+            renamed[original] = actual
+        elif original in found and (tensor.dtype != found[original].dtype or not torch.equal(tensor, found[original])):
+            wrong("unlike what they should equal, as our output matrix is the token table", actual)
+        else:
+            copies[actual] = original
+
+    groups = groups_of(set(found), kind, architecture, model, where)
+    slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
+    wanted = {slot.theirs: slot for slot in slots}
+    for name in sorted(set(wanted) - set(found)):
+        wrong("missing", full_name(name, prefix))
+    for name in sorted(set(found) - set(wanted)):
+        wrong("unexpected", renamed.get(name, full_name(name, prefix)))
+    for name in sorted(set(found) & set(wanted)):
+        actual, shape, tensor = renamed.get(name, full_name(name, prefix)), wanted[name].shape, found[name]
+        if len(tensor.shape) != len(shape) or any(b not in (None, a) for a, b in zip(tensor.shape, shape, strict=True)):
+            expected = ["any" if size is None else size for size in shape]
+            wrong("of another shape than config.json says", f"{actual} {list(tensor.shape)}, not {expected}")
+        elif tensor.dtype not in DTYPES.values():
+            wrong("of a type other than fp32, fp16 and bf16", f"{actual} ({tensor.dtype})")
+    if problems:
+        raise UserError(f"{where}: not the weights of {config['model_type']} in its config.json: {listed(problems)}")
+
+    weights = take(found, slots, model, order, kind)
+    for ours in copies_of_the_pooler(kind, groups):
+        for part in ("weight", "bias"):
+            weights[f"{ours}.{part}"] = weights[f"{POOLER}.{part}"].clone()
+    dtypes = {renamed.get(name, full_name(name, prefix)): found[name].dtype for name in wanted}
+    common = Counter(dtypes.values()).most_common(1)[0][0]
+    kept = {
+        "format": config["model_type"],
+        "config": config,
+        "groups": groups,
+        "head": next((group for group in groups if group in HEAD_KINDS), None),
+        "prefix": prefix,
+        "renamed": dict(sorted(renamed.items())),
+        "copies": dict(sorted(copies.items())),
+        "buffers": buffers,
+        "dtype": str(common).removeprefix("torch."),
+        "dtypes": {
+            name: str(dtype).removeprefix("torch.") for name, dtype in sorted(dtypes.items()) if dtype != common
+        },
+    }
+    return model, weights, kept
+
+
+def prefix_of(tensors: Iterable[str], kind: Format) -> str:
+    names = list(tensors)
+    for prefix in (kind.prefix, *PREFIXES):
+        if any(name.startswith(f"{prefix}embeddings.") for name in names):
+            return prefix
+    return kind.prefix
+
+
+def full_name(name: str, prefix: str) -> str:
+    return prefix + name if name.startswith(BODY) else name
+
+
+def canonical_names(tensors: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors by today's name without prefix, and {that name: the name in the file} where the two differ otherwise."""
+    found, renamed = {}, {}
+    for actual, tensor in tensors.items():
+        name = actual.removeprefix(prefix) if actual.removeprefix(prefix).startswith(BODY) else actual
+        for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        if name in found:
+            continue
+        found[name] = tensor
+        if actual != full_name(name, prefix):
+            renamed[name] = actual
+    return found, renamed
+
+
+def buffer(name: str, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    """Older files hold these: 0, 1, 2 ... and zeros."""
+    if name.endswith("token_type_ids"):
+        return torch.zeros(shape, dtype=dtype)
+    return torch.arange(shape[-1] if shape else 1, dtype=dtype).expand(shape).contiguous()
+
+
+def groups_of(found: set[str], kind: Format, architecture: str | None, model: ModelConfig, where: str) -> list[str]:
+    """What there is besides the encoder: what its class must have, and what any tensor is of."""
+    groups = set(kind.architectures.get(architecture, ()))
+    for group in kind.groups:
+        names = {slot.theirs for slot in group_slots(kind, group, model)}
+        if names & found and group not in HEAD_KINDS:
+            groups.add(group)
+        elif names & found and not groups & set(HEAD_KINDS):
+            if kind.pools_in_head and "classifier.weight" in names:
+                raise UserError(
+                    f"{Path(where).with_name('config.json')}, architectures: does not say whether classifier.weight is "
+                    f"that of {kind.name}ForSequenceClassification or of {kind.name}ForTokenClassification; name one"
+                )
+            groups.add(group)
+    return [group for group in kind.groups if group in groups]
+
+
+def listed(problems: dict[str, list[str]]) -> str:
+    said = []
+    for what, names in problems.items():
+        rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        said.append(f"{len(names)} {what} ({', '.join(names[:SHOWN])}{rest})")
+    return "; ".join(said)
+
+
+def take(
+    found: dict[str, Tensor], slots: list[Slot], model: ModelConfig, order: list[int], kind: Format
+) -> dict[str, Tensor]:
+    weights: dict[str, Tensor] = {}
+    thirds: dict[str, dict[str, Tensor]] = {}
+    for slot in slots:
+        tensor = found[slot.theirs].float()
+        if slot.how == "tokens":
+            tensor = tensor if is_identity(order) else tensor[torch.tensor(order)]
+        elif slot.how == "positions" and kind.unused_positions != FIRST_POSITION:
+            tensor = torch.cat([tensor.new_zeros(FIRST_POSITION - kind.unused_positions, model.width), tensor])
+        if slot.how in ("query", "key", "value"):
+            thirds.setdefault(slot.ours, {})[slot.how] = tensor
+        else:
+            weights[slot.ours] = tensor
+    for ours, parts in thirds.items():
+        weights[ours] = torch.cat([parts[how] for how in ("query", "key", "value")])
+    return weights
+
+
+def is_identity(order: list[int]) -> bool:
+    return all(i == own for i, own in enumerate(order))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# To theirs
+
+
+def to_foreign(
+    model: ModelConfig, weights: dict[str, Tensor], kept: dict | None, order: list[int], head: str | None = None
+) -> tuple[dict, dict[str, Tensor]]:
+    """config.json and tensors. Weights that from_foreign made become the same again, bit for bit. With other modules,
+    or trained further, they are written in the same layout; without `kept`, in XLM-R's.
+
+    head: classification, tagging or question-answering, where the weights have one and `kept` does not say which.
+    """
+    kept = kept or own_layout(model)
+    kind, prefix, renamed = FORMATS[kept["format"]], kept["prefix"], kept["renamed"]
+    groups = groups_in(weights, kind, head or kept["head"])
+    slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
+    weights = dict(weights)
+    for ours in copies_of_the_pooler(kind, groups):
+        for part in ("weight", "bias"):
+            own = weights.pop(f"{ours}.{part}")
+            if ours == "head.dense" or f"{POOLER}.{part}" not in weights:  # the head was trained, the pooler was not
+                weights[f"{POOLER}.{part}"] = own
+    if kind.token_types and not model.token_types:  # theirs cannot do without
+        slots.append(Slot(kind.token_types, "encoder.token_types.weight", (1, model.width)))
+        weights["encoder.token_types.weight"] = torch.zeros(1, model.width)
+    problems = {
+        "not in the weights": sorted({slot.ours for slot in slots} - set(weights)),
+        f"without a place in {kept['format']}": sorted(set(weights) - {slot.ours for slot in slots}),
+    }
+    if any(problems.values()):
+        raise UserError(f"cannot be written as {kept['format']}: {listed({k: v for k, v in problems.items() if v})}")
+
+    tensors = {slot.theirs: give(weights[slot.ours], slot, order, kind) for slot in slots}
+    names = {name: renamed.get(name, full_name(name, prefix)) for name in tensors}
+    dtypes = {name: DTYPES[kept["dtypes"].get(names[name], kept["dtype"])] for name in tensors}
+    lossless = all(same_as(tensor, dtypes[name]) for name, tensor in tensors.items())
+    if lossless:  # else they were trained further, in fp32
+        tensors = {name: tensor.to(dtypes[name]) for name, tensor in tensors.items()}
+    out = {names[name]: tensor for name, tensor in tensors.items()}
+    for actual, original in kept["copies"].items():
+        if "mlm_head" in groups:
+            out[actual] = tensors[original].clone()
+    for actual, (name, dtype, shape) in kept["buffers"].items():
+        out[actual] = buffer(name, getattr(torch, dtype), shape)
+
+    config = copy.deepcopy(kept["config"])
+    if groups != kept["groups"]:
+        config["architectures"] = [kind.name + class_of(groups, kind)]
+    if not lossless:
+        config = {key: "float32" if key in ("dtype", "torch_dtype") else value for key, value in config.items()}
+    return config, out
+
+
+def same_as(tensor: Tensor, dtype: torch.dtype) -> bool:
+    return tensor.dtype == dtype or torch.equal(tensor.to(dtype).float(), tensor)
+
+
+def groups_in(weights: Iterable[str], kind: Format, head: str | None) -> list[str]:
+    modules = {name.partition(".")[0] for name in weights}
+    groups = modules & set(kind.groups)
+    if "head" in modules:
+        dense = "head.dense.weight" in weights
+        kinds = [known for known in HEAD_KINDS if (known == "classification") == dense]
+        chosen = kinds[0] if len(kinds) == 1 else head
+        if chosen not in kinds:
+            raise ValueError(f"head: {head!r} is none of {', '.join(kinds)}, as the shape of the weights' head is")
+        if chosen not in kind.groups:
+            raise UserError(f"{kind.name}: its {HEAD_KINDS[chosen]} is another head than ours")
+        groups |= {chosen} | ({"pooler"} if chosen == "classification" and kind.pools_in_head else set())
+    if "nsp_head" in groups:
+        groups.add("pooler")
+    return [group for group in kind.groups if group in groups]
+
+
+def class_of(groups: list[str], kind: Format) -> str:
+    """The class that has most of these groups and needs no other."""
+    fitting = [end for end, needed in kind.architectures.items() if set(needed) <= set(groups)]
+    return max(fitting, key=lambda end: len(kind.architectures[end]))
+
+
+def give(tensor: Tensor, slot: Slot, order: list[int], kind: Format) -> Tensor:
+    if slot.how == "tokens" and not is_identity(order):
+        theirs = torch.empty_like(tensor)
+        theirs[torch.tensor(order)] = tensor
+        return theirs
+    if slot.how == "positions":
+        return tensor[FIRST_POSITION - kind.unused_positions :].contiguous()
+    if slot.how in ("query", "key", "value"):
+        return tensor.chunk(3)[("query", "key", "value").index(slot.how)].contiguous()
+    return tensor
+
+
+def own_layout(model: ModelConfig) -> dict:
+    """What from_foreign would have kept of an XLM-R of this shape."""
+    lacking = [key for key in ("relative_bias", "languages", "admin") if getattr(model, key)]
+    lacking += [] if model.absolute_positions else ["absolute_positions: false"]
+    if lacking:
+        raise UserError(f"XLM-R's layout has no place for model.{', model.'.join(lacking)}")
+    config = {
+        "attention_probs_dropout_prob": model.attention_dropout,
+        "bos_token_id": BOS,
+        "dtype": "float32",
+        "eos_token_id": EOS,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": model.dropout,
+        "hidden_size": model.width,
+        "initializer_range": model.init_std,
+        "intermediate_size": model.ffn,
+        "layer_norm_eps": model.layer_norm_eps,
+        "max_position_embeddings": model.positions,
+        "model_type": "xlm-roberta",
+        "num_attention_heads": model.heads,
+        "num_hidden_layers": model.layers,
+        "pad_token_id": PAD,
+        "type_vocab_size": max(1, model.token_types),
+        "vocab_size": model.vocabulary,
+    }
+    kept = {"format": "xlm-roberta", "config": config, "groups": None, "head": None, "prefix": XLM_ROBERTA.prefix}
+    return kept | {"renamed": {}, "copies": {}, "buffers": {}, "dtype": "float32", "dtypes": {}}
