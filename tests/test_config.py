@@ -353,6 +353,7 @@ def test_schemas_are_valid_and_closed(repository):
     files = sorted((repository / "config/schemas").glob("*.schema.json"))
     assert {path.name.split(".")[0] for path in files} == {
         "aligner",
+        "checkpoint",
         "audit",
         "claims",
         "config",
@@ -400,7 +401,10 @@ def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
     config = plan.load_config(repository, {"runs": ["alm"]})
     assert config.listed == ["alm"] and not plan.all_needs(config)
     assert plan.load_config(repository, {"scale": "paper"}).listed == []
-    assert len(plan.load_config(repository, {"runs": "all"}).listed) == len(config.runs)
+    everything = plan.load_config(repository, {"runs": "all"})
+    assert everything.not_here == {name for name in config.runs if name.startswith("published-")}
+    assert set(everything.listed) == set(config.runs) - everything.not_here
+    assert set(plan.load_config(repository, {"scale": "paper", "runs": "all"}).listed) == set(config.runs)
 
 
 def test_a_message_names_sixty_of_many(repository, tree):

@@ -16,7 +16,9 @@ try:
     PLAN = plan.load_config(".", config)
     CLEANING = plan.load_cleaning(PLAN)
     NEEDS = plan.all_needs(PLAN)
-    RUNS = plan.with_ancestors(PLAN, [*PLAN.listed, *(run for run, _, _ in NEEDS)])
+    ASKED = [*PLAN.listed, *(run for run, _, _ in NEEDS)]
+    RUNS = plan.with_ancestors(PLAN, ASKED)
+    CHECKPOINTS = plan.checkpoints_of(PLAN, ASKED)
     CANONICAL = plan.canonical_runs(PLAN)
     TRAINED = [run for run in RUNS if run in PLAN.pretrained]
     TRANSLATORS = plan.translators(PLAN, NEEDS)
@@ -31,7 +33,9 @@ BITEXT_SHARDS = range(PLAN.scale["shards"]["bitext"])
 RAW = f"{S}/raw"
 DATASET_OF = {f"{RAW}/{dataset.path}": dataset for dataset in PLAN.datasets.values()}
 PRETRAINED = plan.any_of(PLAN.pretrained)
-ALIGNERS = plan.any_of(set(PLAN.runs) - set(PLAN.pretrained))
+IMPORTED = plan.any_of(PLAN.imported)
+WITH_WEIGHTS = plan.any_of([*PLAN.pretrained, *PLAN.imported])
+ALIGNERS = plan.any_of(run for run in PLAN.runs if PLAN.runs[run]["kind"] == "aligner")
 ALIGNED = plan.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "alignment"
 )
@@ -420,11 +424,7 @@ def run_digest(wildcards):
 def initial_weights(wildcards):
     """What a run starts from: the weights of another run with the same seed, or nothing."""
     init = plan.resolve_run(PLAN, wildcards.run).get("init")
-    return (
-        f"{S}/runs/{init['run']}/seed-{wildcards.seed}/model.safetensors"
-        if init
-        else []
-    )
+    return plan.weights_path(PLAN, init["run"], int(wildcards.seed)) if init else []
 
 
 def initial_option(wildcards, output):
@@ -433,11 +433,14 @@ def initial_option(wildcards, output):
 
 
 def pretrain_outputs():
-    return [
-        f"{S}/runs/{run}/seed-{seed}/model.safetensors"
-        for run in TRAINED
-        for seed in sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
-    ]
+    """The weights of all runs, trained here or imported."""
+    seeds = sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    found = {
+        plan.weights_path(PLAN, run, seed)
+        for run in [*TRAINED, *CHECKPOINTS]
+        for seed in seeds
+    }
+    return sorted(found)
 
 
 def training_logs(wildcards):
@@ -458,7 +461,7 @@ def training_plots():
 def data_outputs():
     mono, bitext = data_of(TRAINED)
     return [
-        f"{S}/vocab/spm.model",
+        plan.vocabulary_path(PLAN),
         *(
             f"{S}/shards/{stem}.json"
             for stem in mono_texts(mono) + bitext_texts(bitext)
@@ -486,8 +489,37 @@ def recipe(wildcards):
 
 def encoder(wildcards):
     seed = plan.pretrain_seed(PLAN, int(wildcards.seed))
-    run = plan.trained_run(PLAN, wildcards.run)
-    return f"{S}/runs/{run}/seed-{seed}/model.safetensors"
+    return plan.weights_path(PLAN, wildcards.run, seed)
+
+
+def checkpoint_files(wildcards):
+    """Of a checkpoint, as it was published: on the hub, or in a folder."""
+    hub = PLAN.runs[wildcards.run]["source"].get("hub")
+    if hub:
+        return raw(plan.checkpoint_ids(PLAN, hub))
+    try:
+        folder = plan.checkpoint_folder(PLAN, wildcards.run)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+    return sorted(str(path) for path in folder.iterdir() if path.is_file())
+
+
+def checkpoint_folder(wildcards):
+    """Where they lie beside each other."""
+    [config_json] = [
+        path for path in checkpoint_files(wildcards) if path.endswith("/config.json")
+    ]
+    return str(Path(config_json).parent)
+
+
+def scale_vocabulary(wildcards):
+    """The tokenizer that text is encoded with for training."""
+    return plan.vocabulary_path(PLAN)
+
+
+def run_vocabulary(wildcards):
+    """The tokenizer that a run was trained with."""
+    return plan.vocabulary_path(PLAN, wildcards.run)
 
 
 def model(wildcards):

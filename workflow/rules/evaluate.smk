@@ -36,7 +36,7 @@ rule finetune:
         script=ancient("workflow/scripts/finetune.py"),
         recipe=recipe,
         encoder=encoder,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=run_vocabulary,
         files=finetune_files,
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
@@ -69,7 +69,7 @@ rule finetune_retrieval:
         script=ancient("workflow/scripts/finetune_retrieval.py"),
         recipe=recipe,
         encoder=encoder,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=run_vocabulary,
         bitext=finetune_bitext("clean.tsv.zst"),
         counts=finetune_bitext("clean.json"),
     output:
@@ -100,7 +100,7 @@ rule predict:
         script=ancient("workflow/scripts/predict.py"),
         recipe=recipe,
         model=model,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=run_vocabulary,
         files=predict_files,
     output:
         predictions=directory(
@@ -111,7 +111,7 @@ rule predict:
     benchmark:
         "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
-        run=PRETRAINED,
+        run=WITH_WEIGHTS,
         task=plan.any_of(NOT_TRANSLATED),
     conda:
         "../../envs/torch.yaml"

@@ -60,7 +60,7 @@ rule pretrain:
         run="results/{scale}/runs/{run}/run.yaml",
         plan="results/{scale}/runs/{run}/sampling_plan.tsv",
         shards=run_shards,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=scale_vocabulary,
         initial=initial_weights,
     output:
         model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",

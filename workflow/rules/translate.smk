@@ -64,7 +64,7 @@ rule train_translator:
         run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
         plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
         shards=translator_shards,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=scale_vocabulary,
         initial=encoder,
     output:
         model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
@@ -111,7 +111,7 @@ rule validate_translator:
         snapshots="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/snapshots",
         cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
         plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=scale_vocabulary,
         files=dev_files,
     output:
         validation="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
@@ -145,7 +145,7 @@ rule translate:
         recipe=recipe,
         model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         validation="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=scale_vocabulary,
         files=score_files,
     output:
         predictions=directory(

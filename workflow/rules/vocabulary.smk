@@ -57,7 +57,7 @@ rule encode_corpus:
     input:
         script="workflow/scripts/encode_corpus.py",
         text=clean_text,
-        vocabulary="results/{scale}/vocab/spm.model",
+        vocabulary=scale_vocabulary,
     output:
         manifest="results/{scale}/shards/{kind}/{corpus}/{name}/{shard}.json",
     log:

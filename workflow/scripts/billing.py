@@ -26,7 +26,7 @@ import torch
 import plan
 import pretrain
 from allocation import allocated
-from comparisons import GIVEN_VOCABULARIES
+from comparisons import vocabulary_size
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig, content_hash
 from engine.cost import Pass, Seen
@@ -453,8 +453,7 @@ class Pricing:
 
     @cached_property
     def vocabulary(self) -> int:
-        chosen = self.config.scale["vocabulary"]
-        return GIVEN_VOCABULARIES[chosen["given"]] if "given" in chosen else chosen["size"]
+        return vocabulary_size(self.config)
 
     @cached_property
     def dataset_of(self) -> dict:
@@ -490,6 +489,8 @@ class Pricing:
                 EVALUATIONS[job.rule](self, found)
                 self._priced[key] = found
             found = dataclasses.replace(self._priced[key], job=job)  # another seed costs the same
+        elif job.rule == "import_checkpoint":
+            self.importing(found)
         elif job.rule == "download":
             self.download(found)
         elif (
@@ -655,7 +656,10 @@ class Pricing:
         recipe = plan.resolve_recipe(
             self.config, names["task"], names["setting"], plan.recipe_of(self.config, names["run"])
         )
-        return recipe, run, run_config(run, self.vocabulary).model
+        return recipe, run, self.model_of(run)
+
+    def model_of(self, run: dict) -> ModelConfig:
+        return ModelConfig(**run["model"]) if run["kind"] == "checkpoint" else run_config(run, self.vocabulary).model
 
     def rows_of(self, recipe: dict, part: str, language: str) -> float:
         """Rows of one language's part of a task: the world's, or the upstream files'."""
@@ -721,7 +725,8 @@ class Pricing:
         self, found: Bill, model: ModelConfig, run: dict, how: dict, tokens: float, blocks: float, trials: int = 1
     ) -> None:
         """Memory, disk and time; `tokens` of the largest batch, `blocks` trained over all steps."""
-        size = size_of(run | {"objectives": [], "init": None, "schedule": {}}, self.vocabulary)
+        encoder = run | {"data": run.get("data", {}), "objectives": [], "init": None, "schedule": {}}
+        size = size_of(encoder, model.vocabulary)
         precision = how.get("precision", "fp32")
         if how.get("device_rows"):
             tokens = min(tokens, how["device_rows"] * how["max_length"])
@@ -769,6 +774,11 @@ class Pricing:
         found.basis = f"{models} models, a beam of {beam}, lines of {length:.0f} tokens"
         # a step decodes one token of each sentence of a batch, forward alone: a third of a trained one
         self.time(found, blocks=layers * tokens / TRANSLATED_ROWS / 3)
+
+    def importing(self, found: Bill) -> None:
+        run = plan.resolve_run(self.config, found.job.wildcards["run"])
+        size = size_of(run | {"data": {}, "objectives": [], "schedule": {}}, run["model"]["vocabulary"])
+        found.disk, found.basis = 4 * size.all, "read, renamed and written"
 
     # --- text and downloads
 

@@ -223,15 +223,21 @@ def as_written(config: plan.Config, run: str, task: str | None = None, setting: 
     return Subject(run, own, GIVEN_VOCABULARIES["xlm-r/sentencepiece"], recipe, _decoder(own), languages_read(own))
 
 
+def vocabulary_size(config: plan.Config) -> int:
+    """Ids of the scale's vocabulary; 0 where a given one is not known."""
+    chosen = config.scale["vocabulary"]
+    if "of" in chosen:
+        return config.runs[chosen["of"]]["model"]["vocabulary"]
+    return GIVEN_VOCABULARIES.get(chosen["given"], 0) if "given" in chosen else chosen["size"]
+
+
 def at_scale(config: plan.Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
     resolved = plan.resolve_run(config, run)
     recipe = None
     if task is not None:
         job = plan.setting_jobs(config, task, setting)[0]
         recipe = plan.resolve_recipe(config, task, job, plan.recipe_of(config, run))["recipe"]
-    vocabulary = config.scale["vocabulary"]
-    size = GIVEN_VOCABULARIES.get(vocabulary["given"], 0) if "given" in vocabulary else vocabulary["size"]
-    return Subject(run, resolved, size, recipe, _decoder(resolved), languages_read(resolved))
+    return Subject(run, resolved, vocabulary_size(config), recipe, _decoder(resolved), languages_read(resolved))
 
 
 def _decoder(run: dict) -> int | None:

@@ -200,8 +200,20 @@ class Config:
 
     @cached_property
     def pretrained(self) -> list[str]:
-        """The runs that are models; the others align words without one."""
-        return [name for name, run in self.runs.items() if run["kind"] != "aligner"]
+        """The runs that are trained here; the others are somebody's checkpoints, or align words without a model."""
+        return [name for name, run in self.runs.items() if run["kind"] == "pretrain"]
+
+    @cached_property
+    def imported(self) -> list[str]:
+        """The runs whose weights are somebody's checkpoint, as far as this scale can have them."""
+        found = (name for name, run in self.runs.items() if run["kind"] == "checkpoint")
+        return [name for name in found if not (self.has_world and "hub" in self.runs[name]["source"])]
+
+    @cached_property
+    def not_here(self) -> set[str]:
+        """The published checkpoints that a scale with a generated world has no use for, and what starts from them."""
+        missing = {name for name, run in self.runs.items() if run["kind"] == "checkpoint"} - set(self.imported)
+        return {name for name in self.runs if missing & set(lineage(self, name))} if missing else missing
 
     @property
     def from_reference(self) -> bool:
@@ -212,7 +224,9 @@ class Config:
     def listed(self) -> list[str]:
         """The runs that somebody asks for, by name or by the word all: `models` trains them, table or not."""
         chosen = self.settings.get("runs") or self.scale.get("runs") or []
-        return [] if self.from_reference else sorted(self.runs if chosen == "all" else chosen)
+        if self.from_reference:
+            return []
+        return sorted({*self.runs} - self.not_here if chosen == "all" else chosen)
 
 
 def load_config(
@@ -324,7 +338,7 @@ def _read_runs(root: Path, schemas: _Schemas) -> dict[str, dict]:
     return runs
 
 
-SCHEMAS_OF_RUNS = {"pretrain": "run", "aligner": "aligner"}
+SCHEMAS_OF_RUNS = {"pretrain": "run", "aligner": "aligner", "checkpoint": "checkpoint"}
 
 
 def _schema_of_run(run: Any, shown: str) -> str:
@@ -455,8 +469,18 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
         recipe = {"default": changes.get("recipe", {})}
         schemas.check({"recipes": recipe}, "task", f"{shown}, task_overrides.{task}", partial=True)
     vocabulary = scale["vocabulary"]
-    if ("given" in vocabulary) == ("size" in vocabulary):
-        raise UserError(f"{shown}, vocabulary: give either 'given' (a dataset id) or 'size' (to train one)")
+    if sum(key in vocabulary for key in ("given", "size", "of")) != 1:
+        raise UserError(
+            f"{shown}, vocabulary: give one of 'given' (a dataset id), 'size' (to train one) and 'of' (a run of kind "
+            "checkpoint, for its tokenizer)"
+        )
+    if "of" in vocabulary:
+        _known(
+            vocabulary["of"],
+            [name for name, run in config.runs.items() if run["kind"] == "checkpoint"],
+            f"{shown}, vocabulary.of",
+            "run of kind checkpoint",
+        )
     for key in ("sentences", "character_coverage") if "size" in vocabulary else ():
         if key not in vocabulary:
             raise UserError(f"{shown}, vocabulary: key '{key}' is missing, which a vocabulary to train needs")
@@ -515,8 +539,49 @@ def _check_run(config: Config, name: str) -> None:
             for index, corpus in enumerate(corpora):
                 where = f"{shown}, data.bitext.corpora.{pair}[{index}]"
                 _found(where, bitext_ids, corpus, pair, config.datasets, config.languages)
-    if run["kind"] != "aligner":
+    if run["kind"] == "pretrain":
         _check_pretraining(config, name)
+    elif run["kind"] == "checkpoint":
+        _check_checkpoint(config, name)
+
+
+HUB = "hub/"  # ids of config/datasets.tsv: hub/<name on the hub>/<file>
+WEIGHTS = (".safetensors", ".bin")
+
+
+def checkpoint_ids(config: Config, hub: str) -> list[str]:
+    """The files of a repository on the hub, as config/datasets.tsv has them."""
+    return sorted(id_ for id_ in config.datasets if id_.startswith(f"{HUB}{hub}/"))
+
+
+def _check_checkpoint(config: Config, name: str) -> None:
+    run, shown = config.runs[name], f"config/runs/{name}.yaml"
+    _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
+    if len(run["source"]) != 1:
+        raise UserError(f"{shown}, source: give either 'hub' (a name on the hub) or 'folder', not both")
+    if run["model"]["width"] % run["model"]["heads"]:
+        raise UserError(
+            f"{shown}, model.heads: {run['model']['heads']} does not divide the width {run['model']['width']}"
+        )
+    if hub := run["source"].get("hub"):
+        ids = checkpoint_ids(config, hub)
+        if f"{HUB}{hub}/config.json" not in ids or not any(id_.endswith(WEIGHTS) for id_ in ids):
+            raise UserError(
+                f"{shown}, source.hub: config/datasets.tsv lacks files of {hub}; give it a row for each file that the "
+                f"model needs (config.json, model.safetensors or pytorch_model.bin, and the tokenizer's), the first "
+                f"with id {HUB}{hub}/config.json and url https://huggingface.co/{hub}/resolve/main/config.json"
+            )
+
+
+def checkpoint_folder(config: Config, name: str) -> Path:
+    """The folder that a run of kind checkpoint names, from the root of the repository."""
+    folder = config.root / config.runs[name]["source"]["folder"]
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"config/runs/{name}.yaml, source.folder: {folder} holds no config.json; name the folder of a checkpoint "
+            "in Hugging Face's layout"
+        )
+    return folder
 
 
 def _check_pretraining(config: Config, name: str) -> None:
@@ -611,7 +676,7 @@ def lineage(config: Config, name: str) -> list[str]:
     while init := config.runs[line[-1]].get("init"):
         where = f"config/runs/{line[-1]}.yaml, init.run"
         _known(init["run"], config.runs, where, "run")
-        if init["run"] not in config.pretrained:
+        if config.runs[init["run"]]["kind"] == "aligner":
             raise UserError(f"{where}: '{init['run']}' aligns words and has no weights; name a run of kind pretrain")
         line.append(init["run"])
         if init["run"] in line[:-1]:
@@ -621,8 +686,15 @@ def lineage(config: Config, name: str) -> list[str]:
 
 
 def with_ancestors(config: Config, runs: Iterable[str]) -> list[str]:
-    """These runs and whatever they start from, each as the run that is trained for it."""
-    return sorted({trained_run(config, run) for name in runs for run in lineage(config, name)})
+    """These runs and whatever they start from, each as the run that is trained for it; of checkpoints nobody trains."""
+    found = {trained_run(config, run) for name in runs for run in lineage(config, name)}
+    return sorted(run for run in found if config.runs[run]["kind"] != "checkpoint")
+
+
+def checkpoints_of(config: Config, runs: Iterable[str]) -> list[str]:
+    """The checkpoints among these runs and what they start from."""
+    found = {trained_run(config, run) for name in runs for run in lineage(config, name)}
+    return sorted(found & set(config.imported))
 
 
 def _found(where: str, find: Any, *arguments: Any) -> list[str]:
@@ -651,6 +723,8 @@ def _resolve_run(config: Config, name: str) -> dict:
     _known(name, config.runs, "config/runs", "run")
     run, scale = config.runs[name], config.scale
     shown = f"config/scales/{config.scale_name}.yaml"
+    if run["kind"] == "checkpoint":  # what it is does not depend on the scale
+        return copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
     if run["kind"] == "aligner":  # it has pairs and nothing else that a scale could shrink
         resolved = copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
         _keep_data(config, name, resolved)
@@ -779,6 +853,11 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
     """The run to start from as the one that stands for it, and its hash: when that run changes, so does this one."""
     init = config.runs[name]["init"]
     parent = resolve_run(config, init["run"])
+    if init["run"] in config.not_here:
+        raise UserError(
+            f"config/runs/{name}.yaml, init.run: '{init['run']}' is a published checkpoint, and scale "
+            f"{config.scale_name} has made-up languages; take small or paper"
+        )
     fresh = init.get("fresh", [])
     for key, weights in SHAPES.items():
         own, given = (one["model"].get(key, WITHOUT.get(key, 0)) for one in (resolved, parent))
@@ -924,6 +1003,21 @@ def canonical_runs(config: Config) -> dict[str, str]:
 def pretrain_seed(config: Config, seed: int) -> int:
     """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings."""
     return (seed - 1) % config.scale["pretrain_seeds"] + 1
+
+
+def weights_path(config: Config, run: str, seed: int) -> str:
+    """The weights that a run has before any fine-tuning, of a seed of pre-training. Of a checkpoint there is one."""
+    trained = trained_run(config, run)
+    own = 1 if config.runs[trained]["kind"] == "checkpoint" else seed
+    return f"results/{config.scale_name}/runs/{trained}/seed-{own}/model.safetensors"
+
+
+def vocabulary_path(config: Config, run: str | None = None) -> str:
+    """The tokenizer of a run: that of the scale, or the one that came with its checkpoint."""
+    if run is not None and config.runs[run]["kind"] == "checkpoint":
+        return f"results/{config.scale_name}/runs/{trained_run(config, run)}/tokenizer"
+    own = config.scale["vocabulary"].get("of")
+    return vocabulary_path(config, own) if own else f"results/{config.scale_name}/vocab/spm.model"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1312,6 +1406,14 @@ def _has_pairs(config: Config, task: str, setting: str) -> bool:
 def unfit(config: Config, run: str, task: str, setting: str) -> str | None:
     """Why a run can have no score of a task and setting, both of which exist."""
     if run not in config.runs:
+        return None
+    if run in config.not_here:
+        return (
+            f"run {run} is a published checkpoint, or starts from one: scale {config.scale_name} has made-up languages"
+        )
+    if config.runs[run]["kind"] == "checkpoint":
+        if config.tasks[task]["kind"] == "translation":
+            return f"run {run} is a checkpoint: models of translation start from runs that are trained here"
         return None
     if config.tasks[task]["kind"] == "translation" and config.runs[run]["kind"] != "aligner":
         for key, what in (("languages", "an embedding of each language"), ("relative_bias", "distances")):

@@ -95,6 +95,9 @@ class Context:
     description: str = ""  # of the scale
     root: Path = Path()  # of the repository: where config/ lies
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
+    absent: frozenset[str] = (
+        frozenset()
+    )  # published checkpoints that this scale has no use for: rows that show nothing else are left out
     reference: bool = False  # the scores are those of the repository
     unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
     seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
@@ -426,6 +429,7 @@ def load_context(
         description=config.scale.get("description", ""),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
+        absent=frozenset(config.not_here),
         reference=config.from_reference,
         unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
         seeds=lambda run: plan.seeds_of(config, run),
@@ -706,6 +710,8 @@ def build(spec: dict, context: Context) -> Table:
         published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
         for spec_row in entry["rows"]:
             run, model = spec_row.get("run"), spec_row.get("published")
+            if run in context.absent and model is None:
+                continue
             cells = [reproduced(column, spec_row, entry) for column in columns]
             if model is not None:
                 note = spec_row.get("published_note")

@@ -1,0 +1,29 @@
+# Somebody's checkpoints: downloaded, or in a folder; read once into the engine's form, and evaluated as our own runs are.
+
+
+# Lists no code: the run's `numerics` is raised by hand when an import should be done again.
+rule import_checkpoint:
+    input:
+        script=ancient("workflow/scripts/import_checkpoint.py"),
+        run="results/{scale}/runs/{run}/run.yaml",
+        files=checkpoint_files,
+    output:
+        model="results/{scale}/runs/{run}/seed-1/model.safetensors",
+        tokenizer=directory("results/{scale}/runs/{run}/tokenizer"),
+    log:
+        "results/{scale}/logs/import_checkpoint/{run}.log",
+    benchmark:
+        "results/{scale}/benchmarks/import_checkpoint/{run}.tsv"
+    wildcard_constraints:
+        run=IMPORTED,
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("import_checkpoint", "mem_mb", 12000),
+        runtime=resource("import_checkpoint", "runtime", 30),
+    params:
+        folder=checkpoint_folder,
+    shell:
+        "python {input.script} --checkpoint {params.folder} --run-file {input.run} --out {output.model} "
+        "--tokenizer {output.tokenizer} > {log} 2>&1"
