@@ -11,7 +11,7 @@ import numpy as np
 
 from corpusio import BROKEN, open_bytes, read_lines
 from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
-from engine.tokenizer import UNK, Tokenizer
+from engine.tokenizer import UNK, Tokenizer, load_tokenizer
 from errors import UserError, run_main
 
 _BLOCK = 1 << 18  # bytes read at once
@@ -87,6 +87,10 @@ def encode(
     tokenizer: Tokenizer, sentences: list[str] | list[bytes], threads: int = 1, long: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Model ids (T,) of all sentences and their lengths (S,); `long` is only faster or slower."""
+    if not tokenizer.shifted:
+        lists = tokenizer.encode([s if isinstance(s, str) else s.decode() for s in sentences])
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        return _concatenate(lists).astype(token_dtype(tokenizer.vocabulary_size)), lengths
     # Of SentencePiece's two forms of result, lists cost more per token and arrays more per sentence.
     pieces = tokenizer.pieces.encode(sentences, num_threads=threads, return_type="numpy" if long else int)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
@@ -115,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path, required=True, help="clean text (.txt.zst) or pairs (.tsv.zst)")
     parser.add_argument("--kind", choices=("mono", "bitext"), help="default: by the name of the text")
-    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or folder of an import")
     parser.add_argument("--out", type=Path, required=True, help="the manifest, .json; the arrays lie beside it")
     parser.add_argument("--threads", type=int, default=1, help="threads of SentencePiece (default: %(default)s)")
     parser.add_argument("--verify", action="store_true", help="read the shard back and check its sha256 sums")
@@ -123,13 +127,13 @@ def main() -> None:
     if args.out.suffix != ".json":
         raise UserError(f"--out {args.out}: the manifest's name ends in .json")
     kind = args.kind or kind_of(args.text)
-    tokenizer = Tokenizer(args.vocabulary)
+    tokenizer = load_tokenizer(args.vocabulary)
     manifest = write_shard(
         args.out,
         encoded_batches(tokenizer, args.text, kind, args.threads),
         kind,
         tokenizer.vocabulary_size,
-        sha256_of(args.vocabulary),
+        tokenizer.sha256,
         sha256_of(args.text),
     )
     if args.verify:

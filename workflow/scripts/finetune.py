@@ -31,7 +31,7 @@ from engine.config import content_hash
 from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
 from engine.rows import AnswerWindow, Window, answer_labels, answer_windows, pair_rows, shuffled_batches, tag_windows
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import Tokenizer, load_tokenizer, vocabulary_sum
 from errors import UserError, run_main
 from tasks import measure_of, task_module
 from tasks.labels import Pair
@@ -92,7 +92,7 @@ def main() -> None:
         raise UserError(
             f"{args.recipe}: {recipe.task} {recipe.setting} has nothing to fine-tune; run predict.py on the weights"
         )
-    tokenizer = Tokenizer(args.spm)
+    tokenizer = load_tokenizer(args.spm)
     encoder, metadata = load_encoder(args.encoder)
     check_vocabulary(metadata, args.encoder, args.spm)
     device = pick_device(args.device)
@@ -184,11 +184,11 @@ def longest_row(recipe: Recipe, encoder: Encoder) -> int:
 
 def check_vocabulary(metadata: dict[str, str], model_path: str, spm_path: str) -> None:
     expected = metadata.get("vocabulary_sha256")
-    found = hashlib.sha256(Path(spm_path).read_bytes()).hexdigest()
+    found = vocabulary_sum(spm_path)
     if expected and expected != found:
         raise UserError(
             f"{spm_path}: not the vocabulary that {model_path} was trained with (sha256 {found}, not {expected}); "
-            "give the SentencePiece model of the same scale"
+            "give the SentencePiece model of the same scale, or the tokenizer folder of the imported checkpoint"
         )
 
 

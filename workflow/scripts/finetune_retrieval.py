@@ -34,7 +34,7 @@ from engine.heads import encode, mean_states, mean_tokens
 from engine.model import Encoder
 from engine.retrieval import nearest
 from engine.rows import sentence_rows
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import Tokenizer, load_tokenizer
 from errors import UserError, run_main
 from finetune import (
     PREDICT_ROWS,
@@ -100,7 +100,7 @@ def main() -> None:
         raise UserError(
             f"{args.recipe}: {recipe.task} {recipe.setting} has no bitext to fine-tune on; predict with the weights"
         )
-    tokenizer = Tokenizer(args.spm)
+    tokenizer = load_tokenizer(args.spm)
     encoder, metadata = load_encoder(args.encoder)
     check_vocabulary(metadata, args.encoder, args.spm)
     device = pick_device(args.device)

@@ -21,7 +21,7 @@ from engine.mining import best_threshold
 from engine.model import Encoder
 from engine.retrieval import mined, nearest
 from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import Tokenizer, load_tokenizer
 from errors import UserError, run_main
 from finetune import (
     DevSet,
@@ -41,7 +41,7 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     recipe = load_recipe(args.recipe)
-    tokenizer = Tokenizer(args.spm)
+    tokenizer = load_tokenizer(args.spm)
     encoder, metadata = load_encoder(args.model)
     check_vocabulary(metadata, args.model, args.spm)
     device = pick_device(args.device)

@@ -51,7 +51,7 @@ from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash
 from engine.shards import read_manifest, sha256_of, sha256_of_manifests, verify_shards
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import load_tokenizer, vocabulary_sum
 from errors import UserError, run_main
 
 LOG_EVERY = 10  # steps
@@ -574,8 +574,8 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         signal.signal(signal.SIGALRM, stop.note)
         signal.setitimer(signal.ITIMER_REAL, budget)
     run = load_run(arguments.run_file)
-    tokenizer = Tokenizer(arguments.vocabulary)
-    vocabulary_sha256 = sha256_of(arguments.vocabulary)
+    tokenizer = load_tokenizer(arguments.vocabulary)
+    vocabulary_sha256 = tokenizer.sha256
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     sources, data_hash = read_plan(arguments.plan, arguments.shards)
     sources["bitext"] = first_pairs(sources["bitext"], run.data.get("bitext", {}).get("limit"))
@@ -768,7 +768,7 @@ def describe(arguments: argparse.Namespace, run: RunConfig, model: PretrainingMo
         "seed": str(arguments.seed),
         "steps": str(step),
         "commit": commit_id(),
-        "vocabulary_sha256": sha256_of(arguments.vocabulary),
+        "vocabulary_sha256": vocabulary_sum(arguments.vocabulary),
         "dtype": "float32",
     }
     if run.model.languages:

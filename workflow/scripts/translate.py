@@ -22,7 +22,7 @@ from engine.assembly import Seq2Seq, load_seq2seq
 from engine.beam import translate_rows
 from engine.model import FIRST_POSITION
 from engine.rows import sentence_rows
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import Tokenizer, load_tokenizer
 from errors import UserError, run_main
 from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
 from predict import describe
@@ -37,7 +37,7 @@ JOB = ("recipe", "raw", "validation", "run", "scale", "seed", "out")
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
-    tokenizer, device = Tokenizer(args.spm), pick_device(args.device)
+    tokenizer, device = load_tokenizer(args.spm), pick_device(args.device)
     model, metadata = load_seq2seq(args.model)
     check_vocabulary(metadata, args.model, args.spm)
     model.to(device).eval()

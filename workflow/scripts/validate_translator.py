@@ -19,7 +19,7 @@ from atomic import check_seal, write_sealed
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows
-from engine.tokenizer import EOS, Tokenizer
+from engine.tokenizer import EOS, Tokenizer, load_tokenizer
 from errors import UserError, run_main
 from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
 from plan_sampling import read_plan
@@ -33,7 +33,7 @@ def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     recipe = load_recipe(args.recipe)
-    tokenizer, device = Tokenizer(args.spm), pick_device(args.device)
+    tokenizer, device = load_tokenizer(args.spm), pick_device(args.device)
     module, bleu = task_module(recipe.task), measure_of(recipe.task, "sacrebleu")
     paths = raw_paths(recipe, args.raw, args.datasets)
     dev = module.read_dev(paths, recipe.languages, recipe.expected("dev", args.counts == "upstream"))

@@ -75,7 +75,8 @@ def encode(
     sides_BT = languages_BT = None
     if encoder.config.token_types:
         ends_BT = tokens_BT == EOS
-        sides_BT = (ends_BT.cumsum(1) - ends_BT.long()).clamp(max=1)  # whatever follows the first </s>
+        last = min(1, encoder.config.token_types - 1)  # XLM-R's checkpoints have one type, and no sides
+        sides_BT = (ends_BT.cumsum(1) - ends_BT.long()).clamp(max=last)  # whatever follows the first </s>
     if encoder.config.languages:
         numbers_B = torch.tensor([language_number(encoder, code) for code in languages], device=device)
         languages_BT = numbers_B[:, None].expand_as(tokens_BT)

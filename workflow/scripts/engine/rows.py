@@ -47,11 +47,12 @@ def sentence_rows(tokenizer: Tokenizer, sentences: Sequence[str], max_length: in
 
 
 def pair_rows(tokenizer: Tokenizer, firsts: Sequence[str], seconds: Sequence[str], max_length: int) -> list[list[int]]:
-    """<s> first </s></s> second </s>; the longer side is cut first."""
+    """<s> first </s></s> second </s>, or with one separator as BERT has it; the longer side is cut first."""
+    between = [EOS] * tokenizer.pair_separators
     rows = []
     for a, b in zip(tokenizer.encode(firsts), tokenizer.encode(seconds), strict=True):
-        a, b = cut_pair(a, b, max_length - 4)
-        rows.append([BOS, *a, EOS, EOS, *b, EOS])
+        a, b = cut_pair(a, b, max_length - len(between) - 2)
+        rows.append([BOS, *a, *between, *b, EOS])
     return rows
 
 
@@ -101,12 +102,14 @@ def answer_windows(
     max_query: int,
     stride: int,
 ) -> list[AnswerWindow]:
-    """<s> question </s></s> part of the context </s>; each part begins `stride` pieces after the one before."""
+    """<s> question </s></s> part of the context </s>, or with one separator; each part begins `stride` pieces after the
+    one before."""
+    between = [EOS] * tokenizer.pair_separators
     encoded = dict(zip(unique := sorted(set(contexts)), tokenizer.encode_with_places(unique), strict=True))
     windows = []
     for index, (query, context) in enumerate(zip(tokenizer.encode(questions), contexts, strict=True)):
         pieces, places = encoded[context]
-        head = [BOS, *query[: min(max_query, max_length - 5)], EOS, EOS]
+        head = [BOS, *query[: min(max_query, max_length - len(between) - 3)], *between]
         room = max_length - len(head) - 1
         starts = [0]
         while starts[-1] + room < len(pieces):

@@ -60,7 +60,8 @@ def id_order(size: int, bos: int, pad: int, eos: int, unk: int, mask: int | None
 class Tokenizer:
     """SentencePiece; the interface of all."""
 
-    pair_separators = 2
+    pair_separators = 2  # that stand between the sides of a pair
+    shifted = True  # a model id is SentencePiece's id + 1, <unk> aside; callers that encode in bulk shift arrays
 
     def __init__(self, model_path: str | Path):
         self.path = str(model_path)
@@ -72,7 +73,7 @@ class Tokenizer:
 
     @cached_property
     def sha256(self) -> str:
-        return sha256_of(self.path)
+        return vocabulary_sum(self.path)
 
     @property
     def order(self) -> list[int]:
@@ -174,10 +175,6 @@ class Imported(Tokenizer):
         self.pair_separators = layout.pair_separators
 
     @cached_property
-    def sha256(self) -> str:
-        return folder_sum(Path(self.path))
-
-    @cached_property
     def order(self) -> list[int]:
         return self.layout.order()
 
@@ -226,6 +223,8 @@ class Remembered(dict):
 
 class ErnieM(Imported):
     """Pieces of a SentencePiece file, cut once more, then looked up in a vocabulary file."""
+
+    shifted = False
 
     def __init__(self, folder: Path, layout: Layout):
         super().__init__(folder, layout)
@@ -304,6 +303,8 @@ class WordPiece(Imported):
     """BERT's: characters are cleaned, Han characters and punctuation are words of their own, and a word is cut into the
     longest pieces that the vocabulary has, from its start; ## marks a piece that begins no word."""
 
+    shifted = False
+
     def __init__(self, folder: Path, layout: Layout):
         super().__init__(folder, layout)
         self.tokens = self.read_vocabulary()
@@ -312,16 +313,9 @@ class WordPiece(Imported):
         self.characters = Characters(layout)
         self.words = Remembered(lambda word: [piece for piece, _ in self.pieces_of(word)])
 
-    def encode(self, sentences: Sequence[str | bytes], threads: int = 1) -> list[list[int]]:
+    def encode(self, sentences: Sequence[str], threads: int = 1) -> list[list[int]]:
         characters, words = self.characters, self.words
-        encoded = []
-        for sentence in sentences:
-            text = sentence if isinstance(sentence, str) else sentence.decode(errors="replace")
-            encoded.append([i for word in text.translate(characters).split() for i in words[word]])
-        return encoded
-
-    def encode_pieces(self, sentences: Sequence[str], threads: int = 1) -> list[list[int]]:
-        raise NotImplementedError("a WordPiece vocabulary has no SentencePiece ids")
+        return [[i for word in text.translate(characters).split() for i in words[word]] for text in sentences]
 
     def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = []
@@ -407,8 +401,11 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
         raise UserError(f"{path}: not a SentencePiece model, or not a whole one ({error}); download it again") from None
 
 
-def folder_sum(folder: Path) -> str:
-    """Of the files' sums by name: that of the SHA256SUMS beside them."""
+def vocabulary_sum(path: str | Path) -> str:
+    """sha256 of a file, or of the sums of a folder's files: that of the SHA256SUMS beside them."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return sha256_of(folder)
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     lines = (f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
