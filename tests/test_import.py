@@ -4,19 +4,28 @@ The checkpoints are made here, by transformers, at random; ErnieM's by an older 
 """
 
 import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+import import_checkpoint
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.formats import from_foreign, to_foreign
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives.rtd import DiscriminatorHead
-from engine.tokenizer import PAD, id_order
+from engine.rows import pad
+from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from errors import UserError
 from import_checkpoint import find_weights, read_config, read_tensors
 
@@ -102,7 +111,7 @@ class Imported:
     def __init__(self, folder: Path, order: list[int] | None = None):
         self.theirs_config, path = read_config(folder), find_weights(folder)
         self.theirs = read_tensors(path)
-        self.order = order or ORDERS[self.theirs_config["model_type"]]
+        self.order = order or ORDERS.get(self.theirs_config.get("model_type"), XLM_R_ORDER)
         model, weights, kept = from_foreign(self.theirs_config, dict(self.theirs), self.order, str(path))
         out = folder / "ours.safetensors"
         save_weights(out, weights, {"model": describe_model(model), "checkpoint": json.dumps(kept)})
@@ -316,3 +325,339 @@ def test_xlm_r_base_at_its_full_size(tmp_path):
     head = own.module("mlm_head", MaskedLanguageModelHead(own.encoder.config))
     close(head(states[-1][real], own.encoder.tokens.weight), expected.logits[real])
     same_bits(own.exported()[1], load_file(tmp_path / "model.safetensors"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# ERNIE-M
+
+ERNIE_M = [f"ErnieM{end}" for end in ("Model", "ForSequenceClassification", "ForTokenClassification")]
+ERNIE_M.append("ErnieMForQuestionAnswering")
+
+
+@pytest.fixture(scope="module")
+def ernie_m(tmp_path_factory, repository) -> Path:
+    packages = repository / ".venv/ernie-m"
+    if not packages.exists():
+        pytest.skip(
+            "no transformers that has ErnieM: `make test` installs it (python -m pip install --no-deps --target "
+            ".venv/ernie-m --requirement tests/requirements-ernie-m.txt)"
+        )
+    folder = tmp_path_factory.mktemp("ernie-m")
+    tokens, real, _ = batch()
+    save_file({"tokens": tokens, "real": real.long()}, folder / "inputs.safetensors")
+    command = [sys.executable, repository / "tests/ernie_m.py", folder / "inputs.safetensors", folder, *ERNIE_M]
+    subprocess.run(command, check=True, cwd=folder, env=os.environ | {"PYTHONPATH": str(packages)})
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ERNIE_M)
+def test_ernie_m_computes_what_transformers_computed(ernie_m, name):
+    expected, own = load_file(ernie_m / f"{name}.safetensors"), Imported(ernie_m / name)
+    real = batch()[1]
+    states = check_states(own, tuple(expected[f"states.{layer}"] for layer in range(4)))
+    seen = {key for key in expected if not key.startswith("states.")}
+    if name == "ErnieMModel":
+        pooler = own.module("pooler.dense", nn.Linear(WIDTH, WIDTH))
+        close(torch.tanh(pooler(states[-1][:, 0])), expected["pooler_output"])
+        seen -= {"pooler_output", "last_hidden_state"}
+    elif name == "ErnieMForQuestionAnswering":
+        both = own.module("head", AnswerHead(WIDTH, 2, 0.0))(states[-1], real)
+        for ours, key in zip(both.unbind(1), ("start_logits", "end_logits"), strict=True):
+            close(ours[real], expected[key][real])
+        seen -= {"start_logits", "end_logits"}
+    else:
+        of_sequences = name.endswith("ForSequenceClassification")
+        head = own.module("head", (ClassificationHead if of_sequences else TaggingHead)(WIDTH, 3, 0.0))
+        places = slice(None) if of_sequences else real
+        close(head(states[-1])[places], expected["logits"][places])
+        seen -= {"logits"}
+    assert not seen, "an output that nothing is compared with"
+
+
+@pytest.mark.parametrize("name", ERNIE_M)
+def test_ernie_m_goes_back_to_the_same_bits(ernie_m, name):
+    own = Imported(ernie_m / name)
+    config, tensors = own.exported()
+    assert config == json.loads((ernie_m / name / "config.json").read_text())
+    same_bits(tensors, own.theirs)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is refused
+
+
+def told(folder: Path) -> str:
+    with pytest.raises(UserError) as raised:
+        Imported(folder)
+    return str(raised.value)
+
+
+class Payload:
+    def __init__(self, file: Path):
+        self.file = file
+
+    def __reduce__(self) -> tuple:
+        return os.system, (f"touch {self.file}",)
+
+
+@pytest.mark.parametrize("how", ["zip", "pickle of torch", "bare pickle", "in a shard"])
+def test_pickled_code_is_refused_and_does_not_run(tmp_path, how):
+    folder = written(tmp_path, made("XLMRobertaModel"), "shards of bin" if how == "in a shard" else "bin")
+    ran = tmp_path / "ran"
+    path = folder / ("pytorch_model-00002-of-00002.bin" if how == "in a shard" else "pytorch_model.bin")
+    state = torch.load(path, weights_only=True) | {"code": Payload(ran)}
+    if how == "bare pickle":
+        path.write_bytes(pickle.dumps(state, protocol=2))
+    else:
+        torch.save(state, path, _use_new_zipfile_serialization=how != "pickle of torch")
+    said = told(folder)
+    assert said.startswith(f"{path}: refused, it holds pickled code (") and "\n" not in said
+    assert not ran.exists()
+    torch.load(path, weights_only=False) if how != "bare pickle" else pickle.loads(path.read_bytes())
+    assert ran.exists(), "the payload is one that would have run"
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin", "bin of 2019"])
+@pytest.mark.parametrize("kept", [0, 5, 0.5, -3])
+def test_a_torn_file_is_refused(tmp_path, kind, kept):
+    folder = written(tmp_path, made("XLMRobertaModel"), kind)
+    path = find_weights(folder)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
+    said = told(folder)
+    assert said.startswith(f"{path}: not a whole") and said.endswith("download it again") and "\n" not in said
+
+
+def test_what_is_no_state_of_a_model_is_refused(tmp_path):
+    folder = written(tmp_path, made("XLMRobertaModel"), "bin")
+    for content in ({}, [torch.zeros(2)], {"model": {"a": torch.zeros(2)}}, {"a": torch.zeros(3).to_sparse()}):
+        torch.save(content, folder / "pytorch_model.bin")
+        assert "pytorch_model.bin: expected the state of a model" in told(folder)
+    (folder / "pytorch_model.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "pytorch_model.bin: not a whole file of tensors" in told(folder)
+    (folder / "pytorch_model.bin").unlink()
+    assert f"{folder}: no weights; expected model.safetensors" in told(folder)
+
+
+def test_an_index_is_checked(tmp_path):
+    folder = written(tmp_path, made("XLMRobertaModel"), "shards")
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    shards = sorted(set(index["weight_map"].values()))
+    for change, said in (
+        ({"embeddings.word_embeddings.weight": "../../etc/passwd"}, "'../../etc/passwd' is not the name of a file"),
+        ({"embeddings.word_embeddings.weight": "gone.safetensors"}, "gone.safetensors: no such file"),
+        ({"another": shards[0]}, f"{shards[0]}: lacks another, unlike {path.name}"),
+        ({"another": 3}, "weight_map: expected the file of each tensor"),
+    ):
+        path.write_text(json.dumps(index | {"weight_map": index["weight_map"] | change}))
+        assert said in told(folder)
+    path.write_text("{")
+    assert f"{path}: no JSON" in told(folder)
+    path.write_text(json.dumps(index))
+    save_file(load_file(folder / shards[0]) | load_file(folder / shards[1]), folder / shards[0])
+    assert f"{shards[1]}: holds " in told(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("XLMRobertaModel", {"model_type": None}, "model_type: None is unknown; known: xlm-roberta, bert, electra"),
+        ("XLMRobertaModel", {"model_type": "gpt2"}, "model_type: 'gpt2' is unknown; known: xlm-roberta"),
+        ("XLMRobertaModel", {"hidden_act": "gelu_new"}, "hidden_act: 'gelu_new'; our encoder has no other than 'gelu'"),
+        ("BertModel", {"position_embedding_type": "relative_key"}, "position_embedding_type: 'relative_key'"),
+        ("BertModel", {"is_decoder": True}, "is_decoder: True"),
+        ("BertModel", {"add_cross_attention": True}, "add_cross_attention: True"),
+        ("BertModel", {"pruned_heads": {"1": [0]}}, "pruned_heads: "),
+        ("BertModel", {"quantization_config": {"bits": 8}}, "quantization_config: "),
+        ("BertModel", {"num_attention_heads": 5}, "5 does not divide"),
+        ("BertModel", {"hidden_size": "32"}, "hidden_size: '32' is not a whole number"),
+        ("BertModel", {"hidden_dropout_prob": "a"}, "hidden_dropout_prob: 'a' is not a number"),
+        ("BertModel", {"architectures": "BertModel"}, "architectures: 'BertModel' is not a list"),
+        ("BertModel", {"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice is one score for each"),
+        ("BertModel", {"architectures": ["BertLMHeadModel"]}, "BertLMHeadModel is a decoder"),
+        ("ElectraModel", {"embedding_size": 16}, "embedding_size: 16 is not hidden_size 32"),
+        ("ElectraModel", {"architectures": ["ElectraForSequenceClassification"]}, "GELU in the head"),
+        ("XLMRobertaModel", {"pad_token_id": 0}, "pad_token_id: 0"),
+    ],
+)
+def test_what_our_encoder_cannot_be_is_refused_by_its_key(tmp_path, name, change, said):
+    folder = written(tmp_path, made(name), "safetensors")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    found = told(folder)
+    assert found.startswith(str(path)) and said in found
+
+
+def test_a_config_that_lacks_keys_or_is_none_is_refused(tmp_path):
+    folder = written(tmp_path, made("BertModel"), "safetensors")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    for key in ("model_type", "hidden_size", "vocab_size", "type_vocab_size", "max_position_embeddings"):
+        path.write_text(json.dumps({name: value for name, value in config.items() if name != key}))
+        assert f"{path}: the key {key} is missing" in told(folder)
+    path.write_text("no JSON")
+    assert f"{path}: no JSON" in told(folder)
+    path.write_text("[1]")
+    assert f"{path}: expected an object" in told(folder)
+    path.unlink()
+    assert f"{path}: no such file" in told(folder)
+
+
+def changed(folder: Path, change: dict[str, Tensor | None]) -> None:
+    tensors = load_file(folder / "model.safetensors") | change
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    save_file(tensors, folder / "model.safetensors")
+
+
+def test_all_that_does_not_fit_is_said_at_once(tmp_path):
+    folder = written(tmp_path, made("XLMRobertaForMaskedLM"), "safetensors")
+    changed(
+        folder,
+        {
+            "lm_head.dense.bias": None,
+            "roberta.encoder.layer.2.output.dense.weight": None,
+            "adapter.weight": torch.zeros(3),
+            "roberta.encoder.layer.0.intermediate.dense.weight": torch.zeros(WIDTH, 3 * WIDTH),
+            "roberta.encoder.layer.1.attention.self.query.bias": torch.zeros(WIDTH, dtype=torch.int64),
+            "roberta.embeddings.position_ids": torch.zeros(1, POSITIONS, dtype=torch.int64),
+            "lm_head.decoder.weight": torch.zeros(VOCABULARY, WIDTH),
+        },
+    )
+    said = told(folder)
+    for part in (
+        f"{folder / 'model.safetensors'}: not the weights of xlm-roberta",
+        "2 missing (lm_head.dense.bias, roberta.encoder.layer.2.output.dense.weight)",
+        "1 unexpected (adapter.weight)",
+        f"intermediate.dense.weight [{WIDTH}, {3 * WIDTH}], not [{3 * WIDTH}, {WIDTH}]",
+        "query.bias (torch.int64)",
+        "roberta.embeddings.position_ids",
+        "token table (lm_head.decoder.weight)",
+    ):
+        assert part in said, part
+
+
+def test_hundreds_of_names_are_counted(tmp_path):
+    folder = written(tmp_path, made("XLMRobertaModel"), "safetensors")
+    changed(folder, {f"more.{number:03}": torch.zeros(1) for number in range(300)})
+    said = told(folder)
+    assert "300 unexpected (more.000, more.001," in said and "and 280 more)" in said and "more.020" not in said
+
+
+def test_one_tensor_under_two_names_is_refused(tmp_path):
+    folder = written(tmp_path, made("BertModel"), "safetensors")
+    changed(folder, {"embeddings.LayerNorm.gamma": torch.zeros(WIDTH)})
+    names = {"embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight"}
+    assert set(re.search(r"1 there under two names \((.*?)\)", told(folder))[1].split(" = ")) == names
+
+
+def test_a_classifier_of_no_class_is_asked_about(tmp_path):
+    folder = written(tmp_path, made("BertForSequenceClassification"), "safetensors")
+    path = folder / "config.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "architectures"}))
+    assert "architectures: does not say whether classifier.weight is that of BertForSequence" in told(folder)
+
+
+def test_without_a_class_the_tensors_say_what_there_is(tmp_path):
+    folder = written(tmp_path, made("BertForPreTraining"), "safetensors")
+    path = folder / "config.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "architectures"}))
+    own = Imported(folder)
+    assert own.kept["groups"] == ["mlm_head", "pooler", "nsp_head"]
+    same_bits(own.exported()[1], own.theirs)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The script
+
+LABELS = {0: "entailment", 1: "neutral", 2: "contradiction"}
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory, repository) -> Path:
+    """A SentencePiece model, as XLM-R's: with fewer ids than the token table has rows."""
+    folder = tmp_path_factory.mktemp("pieces")
+    lines = re.sub("[^a-z\n]+", " ", (repository / "README.md").read_text().lower()).split("\n")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(folder / "spm"), vocab_size=50, num_threads=1, minloglevel=2
+    )
+    return folder / "spm.model"
+
+
+def run_script(folder: Path, *more: str | Path) -> subprocess.CompletedProcess:
+    script = Path(import_checkpoint.__file__)
+    command = [sys.executable, script, "--checkpoint", folder, "--out", folder / "out/model.safetensors"]
+    command += ["--tokenizer", folder / "out/tokenizer", *more]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+
+
+@torch.no_grad()
+def test_the_script_brings_a_model_and_its_tokenizer(tmp_path, pieces):
+    theirs = made("XLMRobertaForSequenceClassification", id2label=LABELS, num_labels=3)
+    written(tmp_path, theirs, "safetensors")
+    shutil.copyfile(pieces, tmp_path / "sentencepiece.bpe.model")
+    run_file = tmp_path / "run.yaml"
+    run_file.write_text("{name: published, run_hash: abc, model: {layers: 3, width: 32, positions: 40}}\n")
+    done = run_script(tmp_path, "--run-file", run_file)
+    assert done.returncode == 0, done.stderr
+    model = tmp_path / "out/model.safetensors"
+    first = model.read_bytes()
+    encoder, metadata = load_encoder(model)
+    tokenizer = load_tokenizer(tmp_path / "out/tokenizer")
+    assert metadata["vocabulary_sha256"] == tokenizer.sha256
+    assert (metadata["run"], metadata["run_hash"]) == ("published", "abc")
+    assert json.loads(metadata["labels"]) == list(LABELS.values())
+
+    order = torch.tensor(tokenizer.order)
+    assert order.tolist() != XLM_R_ORDER, "<mask> moves behind the rows that no token has"
+    rows = [[BOS, *ids, EOS] for ids in tokenizer.encode(["the cat sleeps", "a green house"])]
+    tokens, real = pad(rows)
+    states = encoder.eval()(tokens, mask=real, all_layers=True)
+    expected = theirs(order[tokens], attention_mask=real.long(), output_hidden_states=True)
+    for ours, their in zip(states, expected.hidden_states, strict=True):
+        close(ours[real], their[real])
+    weights, _ = load_weights(model)
+    config, tensors = to_foreign(encoder.config, weights, json.loads(metadata["checkpoint"]), tokenizer.order)
+    assert config == json.loads((tmp_path / "config.json").read_text())
+    same_bits(tensors, load_file(tmp_path / "model.safetensors"))
+
+    assert run_script(tmp_path, "--run-file", run_file).returncode == 0
+    assert model.read_bytes() == first
+    run_file.write_text("{name: published, model: {layers: 12}}\n")
+    done = run_script(tmp_path, "--run-file", run_file)
+    assert done.returncode == 2 and f"{run_file}, model.layers: 12, but {tmp_path / 'config.json'}" in done.stderr
+
+
+def test_the_script_refuses_the_vocabulary_of_another_model(tmp_path, pieces):
+    written(tmp_path, made("XLMRobertaModel", vocab_size=40), "safetensors")
+    shutil.copyfile(pieces, tmp_path / "sentencepiece.bpe.model")
+    done = run_script(tmp_path, "--run", "published")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert str(tmp_path / "sentencepiece.bpe.model") in done.stderr
+    assert "52 tokens" in done.stderr and "40 rows" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_script_leaves_out_what_it_is_told_to(tmp_path, pieces):
+    folder = written(tmp_path, made("XLMRobertaModel"), "safetensors")
+    shutil.copyfile(pieces, tmp_path / "sentencepiece.bpe.model")
+    before = load_file(folder / "model.safetensors")
+    changed(folder, {"adapter.weight": torch.zeros(3)})
+    done = run_script(tmp_path, "--run", "published")
+    assert done.returncode == 2 and "1 unexpected (adapter.weight)" in done.stderr
+    done = run_script(tmp_path, "--run", "published", "--leave-out", "nothing.")
+    assert done.returncode == 2 and "--leave-out nothing.: no tensor of" in done.stderr
+    assert run_script(tmp_path, "--run", "published", "--leave-out", "adapter.").returncode == 0
+    weights, metadata = load_weights(tmp_path / "out/model.safetensors")
+    kept, order = json.loads(metadata["checkpoint"]), load_tokenizer(tmp_path / "out/tokenizer").order
+    same_bits(to_foreign(load_encoder(tmp_path / "out/model.safetensors")[0].config, weights, kept, order)[1], before)
+
+
+def test_labels_are_one_for_each_class(tmp_path):
+    path = tmp_path / "config.json"
+    assert import_checkpoint.labels_of({}, "classification", 2, path) == ["LABEL_0", "LABEL_1"]
+    assert import_checkpoint.labels_of({"id2label": {"1": "b", "0": "a"}}, "tagging", 2, path) == ["a", "b"]
+    assert import_checkpoint.labels_of({"id2label": {"0": "a"}}, "question-answering", 2, path) is None
+    with pytest.raises(UserError, match="id2label: expected a name for each of the 3 classes"):
+        import_checkpoint.labels_of({"id2label": {"0": "a", "1": "b"}}, "tagging", 3, path)

@@ -27,7 +27,7 @@ from engine.checkpoint import describe_model, save_weights
 from engine.config import content_hash
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
-from engine.tokenizer import Tokenizer, import_tokenizer
+from engine.tokenizer import import_tokenizer
 from errors import UserError, run_main
 from pretrain import commit_id
 
@@ -42,7 +42,6 @@ def main() -> None:
     record = read_run(args.run_file, model, args.checkpoint) if args.run_file else {"run": args.run}
     tensors = leave_out(read_tensors(weights_file), args.leave_out, weights_file)
     tokenizer = import_tokenizer(args.checkpoint, config, model.vocabulary, args.tokenizer)
-    check_vocabulary(tokenizer, model, args.checkpoint)
     model, weights, kept = from_foreign(config, tensors, tokenizer.order, str(weights_file))
     metadata = {
         "format": "pt",
@@ -193,18 +192,6 @@ def leave_out(tensors: dict[str, Tensor], prefixes: Iterable[str], path: Path) -
         if not any(name.startswith(prefix) for name in tensors):
             raise UserError(f"--leave-out {prefix}: no tensor of {path} begins so")
     return {name: tensor for name, tensor in tensors.items() if not name.startswith(tuple(prefixes))}
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What goes with them
-
-
-def check_vocabulary(tokenizer: Tokenizer, model: ModelConfig, checkpoint: Path) -> None:
-    if tokenizer.vocabulary_size != model.vocabulary:
-        raise UserError(
-            f"{checkpoint}: wrong vocabulary: that of {tokenizer.path} has {tokenizer.vocabulary_size} ids, the token "
-            f"table of {checkpoint / 'config.json'} has {model.vocabulary} rows; take both from one model"
-        )
 
 
 def labels_of(config: dict, head: str, classes: int, path: Path) -> list[str] | None:

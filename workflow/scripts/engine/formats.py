@@ -349,10 +349,9 @@ def from_foreign(
         problems.setdefault(what, []).append(name)
 
     prefix = prefix_of(tensors, kind)
-    found, renamed = canonical_names(tensors, prefix)
-    if len(found) < len(tensors):
-        for name in sorted(set(tensors) - {renamed.get(own, full_name(own, prefix)) for own in found}):
-            wrong("there under two names", name)
+    found, renamed, twice = canonical_names(tensors, prefix)
+    for names in twice:
+        wrong("there under two names", names)
     buffers = {}
     for name in sorted(set(found) & {"embeddings.position_ids", "embeddings.token_type_ids"}):
         tensor = found.pop(name)
@@ -377,12 +376,12 @@ def from_foreign(
     groups = groups_of(set(found), kind, architecture, model, where)
     slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
     wanted = {slot.theirs: slot for slot in slots}
-    for name in sorted(set(wanted) - set(found)):
-        wrong("missing", full_name(name, prefix))
-    for name in sorted(set(found) - set(wanted)):
-        wrong("unexpected", renamed.get(name, full_name(name, prefix)))
-    for name in sorted(set(found) & set(wanted)):
-        actual, shape, tensor = renamed.get(name, full_name(name, prefix)), wanted[name].shape, found[name]
+    names = {name: renamed.get(name, full_name(name, prefix)) for name in {*found, *wanted}}
+    for name, actual in sorted(names.items(), key=lambda item: item[1]):
+        if name not in found or name not in wanted:
+            wrong("missing" if name in wanted else "unexpected", actual)
+            continue
+        shape, tensor = wanted[name].shape, found[name]
         if len(tensor.shape) != len(shape) or any(b not in (None, a) for a, b in zip(tensor.shape, shape, strict=True)):
             expected = ["any" if size is None else size for size in shape]
             wrong("of another shape than config.json says", f"{actual} {list(tensor.shape)}, not {expected}")
@@ -395,7 +394,7 @@ def from_foreign(
     for ours in copies_of_the_pooler(kind, groups):
         for part in ("weight", "bias"):
             weights[f"{ours}.{part}"] = weights[f"{POOLER}.{part}"].clone()
-    dtypes = {renamed.get(name, full_name(name, prefix)): found[name].dtype for name in wanted}
+    dtypes = {names[name]: found[name].dtype for name in wanted}
     common = Counter(dtypes.values()).most_common(1)[0][0]
     kept = {
         "format": config["model_type"],
@@ -426,20 +425,22 @@ def full_name(name: str, prefix: str) -> str:
     return prefix + name if name.startswith(BODY) else name
 
 
-def canonical_names(tensors: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors by today's name without prefix, and {that name: the name in the file} where the two differ otherwise."""
-    found, renamed = {}, {}
+def canonical_names(tensors: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], dict[str, str], list[str]]:
+    """Tensors by today's name without prefix, {that name: the name in the file} where the two differ otherwise, and
+    what is there twice."""
+    found, renamed, twice = {}, {}, []
     for actual, tensor in tensors.items():
         name = actual.removeprefix(prefix) if actual.removeprefix(prefix).startswith(BODY) else actual
         for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
             if name.endswith(old):
                 name = name.removesuffix(old) + new
         if name in found:
+            twice.append(f"{renamed.get(name, full_name(name, prefix))} = {actual}")
             continue
         found[name] = tensor
         if actual != full_name(name, prefix):
             renamed[name] = actual
-    return found, renamed
+    return found, renamed, twice
 
 
 def buffer(name: str, dtype: torch.dtype, shape: list[int]) -> Tensor:
