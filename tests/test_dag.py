@@ -571,7 +571,7 @@ def test_every_rule_says_what_it_needs(repository):
             assert re.search(rf"^    {directive}:", block, re.MULTILINE), f"{name} has no {directive}"
         for wanted in ("mem_mb=", "runtime=", "> {log} 2>&1", "script="):
             assert wanted in block, f"{name} lacks {wanted}"
-        for unwanted in ("lambda", "    run:", "    script:", "checkpoint ", "retries:"):
+        for unwanted in ("lambda", "    run:", "    script:", "\ncheckpoint ", "retries:"):
             assert unwanted not in block, f"{name} has {unwanted}"
         inputs = re.search(r"^    input:\n(.*?)^    \w+:", block, re.MULTILINE | re.DOTALL).group(1)
         for line in re.findall(r"^        (\S.*)$", inputs, re.MULTILINE):

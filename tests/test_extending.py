@@ -1,0 +1,132 @@
+"""docs/extending.md, followed: a language, a task, and a checkpoint; tests/test_new_objective.py has the objective."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import plan
+from errors import UserError
+from test_dag import copy_tree, edit, snakemake
+
+pytestmark = pytest.mark.dag
+SMOKE = ("--dry-run", "--config", "scale=smoke")
+
+
+@pytest.fixture
+def tree(repository, tmp_path) -> Path:
+    return copy_tree(repository, tmp_path / "tree")
+
+
+def planned(tree: Path, *wanted: str) -> str:
+    return snakemake(tree, *SMOKE, "--", *wanted).stdout
+
+
+def test_a_language_joins_the_world(tree):
+    edit(tree, "config/scales/smoke.yaml", "zh: 0.8}\n  documents", "zh: 0.8, sw: 0.5}\n  documents")
+    edit(tree, "config/scales/smoke.yaml", "    zh: [MultiUN]\n", "    zh: [MultiUN]\n    sw: [GlobalVoices]\n")
+    edit(tree, "config/scales/smoke.yaml", "languages: [de, en, hi, zh]", "languages: [de, en, hi, sw, zh]")
+    text = planned(tree, "results/smoke/runs/xlm/seed-1/model.safetensors")
+    for wanted in (
+        "shards/mono/cc-100/sw/0.json",
+        "shards/bitext/GlobalVoices/en-sw/0.json",
+        "raw/data.statmt.org/cc-100/sw",
+    ):
+        assert wanted in text
+
+
+def test_a_task_is_a_file_and_a_module(tree):
+    scripts = tree / "workflow/scripts/tasks"
+    shutil.copy(scripts / "pawsx.py", scripts / "again.py")
+    edit(tree, "workflow/scripts/tasks/__init__.py", "from tasks import (\n", "from tasks import (\n    again,\n")
+    edit(tree, "workflow/scripts/tasks/__init__.py", "TASKS = {\n", 'TASKS = {\n    "paws-again": again,\n')
+    own = (tree / "config/tasks/paws-x.yaml").read_text(encoding="utf-8").replace("task: paws-x", "task: paws-again")
+    (tree / "config/tasks/paws-again.yaml").write_text(own, encoding="utf-8")
+    text = planned(tree, "results/smoke/scores/xlm-r/paws-again/cross-lingual-transfer/seed-1.json")
+    assert "results/smoke/finetuned/xlm-r/paws-again/cross-lingual-transfer/seed-1/model.safetensors" in text
+
+
+MINE = """name: mine
+kind: checkpoint
+numerics: 1
+source: {{folder: {folder}}}
+model: {{layers: 2, width: 32, heads: 4, ffn: 64, positions: 66, vocabulary: 1202}}
+finetune_recipe: xlm-r
+"""
+
+
+def add_checkpoint(tree: Path, folder: str) -> None:
+    (tree / "config/runs/mine.yaml").write_text(MINE.format(folder=folder), encoding="utf-8")
+
+
+def test_a_checkpoint_in_a_folder_is_imported_and_nothing_trained_for_it(tree):
+    add_checkpoint(tree, "somewhere/mine")
+    folder = tree / "somewhere/mine"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "sentencepiece.bpe.model"):
+        (folder / name).touch()
+    text = planned(tree, "results/smoke/scores/mine/xnli/cross-lingual-transfer/seed-1.json")
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE))
+    assert jobs["import_checkpoint"] == jobs["finetune"] == jobs["predict"] == jobs["score"] == "1"
+    assert not {"pretrain", "clean_mono", "train_vocabulary"} & set(jobs)
+    assert "results/smoke/runs/mine/tokenizer" in text
+
+
+def test_a_checkpoint_of_the_hub_is_downloaded(tree):
+    wanted = "results/paper/scores/published-mbert/xnli/cross-lingual-transfer/seed-1.json"
+    text = snakemake(tree, "--dry-run", "--config", "scale=paper", "--", wanted).stdout
+    raw = "results/paper/raw/huggingface.co/google-bert/bert-base-multilingual-cased/resolve/main"
+    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"):
+        assert f"output: {raw}/{name}" in text
+    assert "rule pretrain" not in text
+
+
+def test_a_run_starts_from_a_published_checkpoint(tree):
+    """Where the vocabulary of the scale is the checkpoint's, or is made it."""
+    text = (tree / "config/runs/ernie-m-base.yaml").read_text(encoding="utf-8")
+    text = text.replace("name: ernie-m-base", "name: mine").replace(
+        "init: {run: xlm-r,", "init: {run: published-xlm-r,"
+    )
+    (tree / "config/runs/mine.yaml").write_text(text, encoding="utf-8")
+    config = plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
+    assert plan.resolve_run(config, "mine")["init"]["run"] == "published-xlm-r"
+    for seed in (1, 2):
+        assert plan.weights_path(config, "published-xlm-r", seed).endswith("/published-xlm-r/seed-1/model.safetensors")
+    assert "mine" in plan.load_config(tree, {"scale": "mini", "runs": "all"}).not_here
+    with pytest.raises(UserError, match="'published-xlm-r' is a published checkpoint, and scale mini has made-up"):
+        plan.load_config(tree, {"scale": "mini", "runs": ["mine"]})
+    edit(
+        tree,
+        "config/scales/paper.yaml",
+        "vocabulary: {given: xlm-r/sentencepiece}",
+        "vocabulary: {of: published-mbert}",
+    )
+    config = plan.load_config(tree, {"scale": "paper"})
+    assert plan.vocabulary_path(config) == "results/paper/runs/published-mbert/tokenizer"
+    assert plan.vocabulary_path(config, "xlm-r") == plan.vocabulary_path(config)
+    assert plan.vocabulary_path(config, "published-xlm-r") == "results/paper/runs/published-xlm-r/tokenizer"
+
+
+WRONG = [
+    ("source: {folder: x}", "source: {hub: nobody/nothing}", "config/datasets.tsv lacks files of nobody/nothing"),
+    ("source: {folder: x}", "source: {folder: x, hub: FacebookAI/xlm-roberta-base}", "either 'hub'"),
+    ("heads: 4", "heads: 5", "model.heads: 5 does not divide the width 32"),
+    ("finetune_recipe: xlm-r", "finetune_recipe: xlmr", "did you mean 'xlm-r'"),
+    ("positions: 66, ", "", "positions"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG)
+def test_a_wrong_checkpoint_is_told(tree, old, new, message):
+    (tree / "config/runs/mine.yaml").write_text(MINE.format(folder="x").replace(old, new), encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        plan.load_config(tree, {"scale": "smoke"})
+    assert "config/runs/mine.yaml" in str(error.value)
+
+
+def test_a_folder_without_a_checkpoint_is_told(tree):
+    add_checkpoint(tree, "nowhere")
+    wanted = "results/smoke/scores/mine/xnli/cross-lingual-transfer/seed-1.json"
+    done = snakemake(tree, *SMOKE, "--", wanted, check=False)
+    assert done.returncode and "nowhere holds no config.json" in done.stdout
