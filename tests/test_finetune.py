@@ -221,6 +221,24 @@ def test_equal_seeds_give_equal_bytes_whatever_the_global_generator_does(tiny, t
     assert contents(other)[0] != contents(tuned)[0]
 
 
+def test_a_classifier_starts_from_the_pooler_where_its_authors_have_it_so(tiny, tmp_path):
+    weights, metadata = load_weights(tiny["model"])
+    pooler = torch.nn.Linear(32, 32)
+    weights |= {f"pooler.dense.{name}": value.detach() for name, value in pooler.named_parameters()}
+    still = {"peak_lr": 1e-30, "epochs": 1, "batch": 16, "evaluations": 1, "warmup_steps": None, "warmup_fraction": 0.1}
+    recipe = write_recipe(tmp_path / "still.yaml", "xnli", "cross-lingual-transfer", still)
+    dense = {}
+    for kind in ("bert", "ernie_m", "xlm-roberta"):
+        path = tmp_path / f"{kind}.safetensors"
+        save_weights(path, weights, metadata | {"checkpoint": json.dumps({"format": kind})})
+        tuned_ = run_finetune(tiny, tmp_path / f"{kind}-tuned.safetensors", recipe=recipe, encoder=path)
+        dense[kind] = load_weights(tuned_)[0]["head.dense.weight"]
+    assert torch.equal(dense["bert"], pooler.weight) and torch.equal(dense["ernie_m"], pooler.weight)
+    own = run_finetune(tiny, tmp_path / "own.safetensors", recipe=recipe)
+    assert torch.equal(dense["xlm-roberta"], load_weights(own)[0]["head.dense.weight"])
+    assert not torch.allclose(dense["xlm-roberta"], pooler.weight)
+
+
 def test_training_leaves_the_global_generator_as_it_was(tiny):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     encoder, _ = finetune.load_encoder(tiny["model"])

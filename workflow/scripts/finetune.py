@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from atomic import sha256_of, write_json
 from datasets import DATASETS_TSV
 from engine.answers import Question
-from engine.checkpoint import load_encoder, load_state, save_state, save_weights, sole_use
+from engine.checkpoint import load_encoder, load_state, load_weights, save_state, save_weights, sole_use
 from engine.config import content_hash
+from engine.formats import FORMATS, POOLER
 from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
 from engine.rows import AnswerWindow, Window, answer_labels, answer_windows, pair_rows, shuffled_batches, tag_windows
@@ -103,7 +104,8 @@ def main() -> None:
     dev = read_dev_sets(recipe, paths, tokenizer, max_length, args.counts == "upstream")
     with ExitStack() as held:
         bookmark = open_bookmark(args, recipe, [args.spm, *paths.values()], held)
-        state, report = search(encoder, train, dev, recipe, args.seed, device, bookmark)
+        pooler = pooler_of(args.encoder, metadata) if recipe.kind == "classification" else None
+        state, report = search(encoder, train, dev, recipe, args.seed, device, bookmark, pooler)
 
         report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
         report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
@@ -175,6 +177,17 @@ def describe(metadata: dict[str, str], recipe: Recipe, seed: int, selection: dic
         "labels": json.dumps(recipe.labels),
         "selection": json.dumps(selection, sort_keys=True),
     }
+
+
+def pooler_of(path: str, metadata: dict[str, str]) -> dict[str, Tensor] | None:
+    """The dense layer that a classifier starts from, where the checkpoint's authors have it so: in BERT and ERNIE-M
+    the pooler, which they pre-trained. XLM-R's has a fresh one."""
+    kept = json.loads(metadata.get("checkpoint", "{}"))
+    if not kept or not FORMATS[kept["format"]].pools_in_head:
+        return None
+    weights, _ = load_weights(path)
+    names = {part: f"{POOLER}.{part}" for part in ("weight", "bias")}
+    return {part: weights[name] for part, name in names.items()} if names["weight"] in weights else None
 
 
 def longest_row(recipe: Recipe, encoder: Encoder) -> int:
@@ -322,6 +335,7 @@ def search(
     seed: int,
     device: str,
     bookmark: Bookmark | None = None,
+    pooler: dict[str, Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Fine-tune once per point of the grid (mostly one) from the same encoder; the (first) best on dev wins."""
     start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
@@ -335,7 +349,9 @@ def search(
     for point in recipe.recipe.points()[len(trials) :]:
         encoder.load_state_dict(start)
         hyper = replace(recipe.recipe, **point)
-        state, trial = finetune(encoder, train, dev, recipe, hyper, seed, device, left.pop("current", None), keep)
+        state, trial = finetune(
+            encoder, train, dev, recipe, hyper, seed, device, left.pop("current", None), keep, pooler
+        )
         trials.append({"point": point, **trial})
         if best is None or trial["selection"]["score"] > best[1]["selection"]["score"]:
             best = state, trial
@@ -353,6 +369,7 @@ def finetune(
     device: str = "cpu",
     left: dict | None = None,
     keep: Callable[[dict], None] | None = None,
+    pooler: dict[str, Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Weights of encoder and head that are best on dev, and the dev history."""
     order = generator(seed, "order")
@@ -360,6 +377,8 @@ def finetune(
     with torch.random.fork_rng():
         torch.manual_seed(generator(seed, "dropout and head").initial_seed())
         head = HEADS[recipe.kind](encoder.config.width, recipe.classes(), hyper.dropout, encoder.config.init_std)
+        if pooler:
+            head.dense.load_state_dict(pooler)
         model = nn.ModuleDict({"encoder": encoder, "head": head}).to(device)
 
         updates = max(1, round(hyper.epochs * math.ceil(len(train.rows) / hyper.batch)))
