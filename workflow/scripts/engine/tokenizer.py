@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 import sentencepiece
@@ -203,9 +204,28 @@ class SentencePieceFolder(Imported):
         self.pieces = load_pieces(path)
         check_size(path, self.pieces.get_piece_size(), layout.rows)
 
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        found = []
+        for text, own in zip(texts, super().encode_with_places(texts), strict=True):
+            normal, offsets = self.pieces.normalize(text, with_offsets=True)
+            pieces = self.pieces.encode(text, out_type=str)
+            if "".join(pieces) == normal:  # none is a byte
+                ends = list(accumulate(map(len, pieces)))
+                begins = (end - len(piece.removeprefix(SPACE)) for piece, end in zip(pieces, ends, strict=True))
+                places = [place_of(text, offsets, begin, end) for begin, end in zip(begins, ends, strict=True)]
+                own = own[0], places
+            found.append(own)
+        return found
+
     def decode(self, ids: Sequence[int]) -> str:
         last = min(self.mask - 1, self.pieces.get_piece_size())
         return self.pieces.decode([int(i) - 1 for i in ids if FIRST_PIECE <= i <= last])
+
+
+def place_of(text: str, offsets: Sequence[int], begin: int, end: int) -> tuple[int, int]:
+    """Of characters of the normalised text in the text itself. Of ½, which becomes three, each has its place."""
+    last = offsets[end] if begin == end else max(offsets[end], offsets[end - 1] + 1)
+    return trimmed(text, offsets[begin], last)
 
 
 class Remembered(dict):
@@ -241,21 +261,20 @@ class ErnieM(Imported):
     def parts_of(self, piece: str) -> list[tuple[int, int, int]]:
         parts = []
         for begin, end in cut_piece(piece):
-            shown = begin + (end - begin > 1 and piece[begin] == SPACE)
-            parts.append((self.ids.get(piece[begin:end], UNK), shown, end))
+            parts.append((self.ids.get(piece[begin:end], UNK), begin + (piece[begin] == SPACE), end))
         return parts
 
     def cased(self, text: str) -> str:
         return text.lower() if self.layout.lower_case else text
 
     def tokens_of(self, pieces: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-        """Each token's id, and from which to which character of the joined pieces it goes. A space on its own counts
-        only inside of a word."""
+        """Each token's id, and from which to which character of the joined pieces it goes, its space left out. A space
+        on its own counts only inside of a word."""
         start = 0
         for number, piece in enumerate(pieces):
             if piece == SPACE:
                 if 0 < number < len(pieces) - 1 and not pieces[number + 1].startswith(SPACE):
-                    yield self.ids.get(SPACE, UNK), start, start + 1
+                    yield self.ids.get(SPACE, UNK), start + 1, start + 1
             else:
                 for i, begin, end in self.parts[piece]:
                     yield i, start + begin, start + end
@@ -266,12 +285,9 @@ class ErnieM(Imported):
         for text in texts:
             origin = [place for place, character in enumerate(text) for _ in self.cased(character)] + [len(text)]
             _, offsets = self.pieces.normalize(self.cased(text), with_offsets=True)
-            pieces = self.pieces.encode(self.cased(text), out_type=str)
-            ids, places = [], []
-            for i, begin, end in self.tokens_of(pieces):
-                first, last = offsets[begin], max(offsets[end], offsets[end - 1] + 1)  # of ½, two tokens have one place
-                ids.append(i)
-                places.append(trimmed(text, origin[first], origin[min(last, len(origin) - 1)]))
+            offsets = [origin[offset] for offset in offsets]
+            tokens = list(self.tokens_of(self.pieces.encode(self.cased(text), out_type=str)))
+            ids, places = [i for i, _, _ in tokens], [place_of(text, offsets, begin, end) for _, begin, end in tokens]
             found.append((ids, places))
         return found
 
