@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from atomic import atomic_path, sha256_of, told
 from engine.model import Encoder, ModelConfig
+from engine.prenorm import PreNormConfig, PreNormEncoder
 from errors import UserError
 from typed import build
 
@@ -86,16 +87,20 @@ def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(f"{path}: not a whole safetensors file ({error}); delete it and make it again") from None
 
 
-def describe_model(config: ModelConfig) -> str:
+def describe_model(config: ModelConfig | PreNormConfig) -> str:
     return json.dumps(asdict(config), sort_keys=True)
 
 
-def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, str]]:
-    """The encoder of a pre-trained or fine-tuned weights file, and the file's metadata."""
+def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, str]]:
+    """The encoder of a pre-trained, fine-tuned or imported weights file, and the file's metadata."""
     weights, metadata = load_weights(path)
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata)")
-    encoder = Encoder(build(ModelConfig, json.loads(metadata["model"]), "model"))
+    model = json.loads(metadata["model"])
+    if "pre_norm" in model:
+        encoder = PreNormEncoder(build(PreNormConfig, model, "model"))
+    else:
+        encoder = Encoder(build(ModelConfig, model, "model"))
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     try:

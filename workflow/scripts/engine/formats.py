@@ -21,20 +21,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.model import FIRST_POSITION, ModelConfig
+from engine.model import FIRST_POSITION, ModelConfig, RelativeBias
+from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD
 from errors import UserError
 
 SHOWN = 20  # names in an error, of each kind
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-PREFIXES = ("roberta.", "bert.", "electra.", "ernie_m.", "")
-BODY = ("embeddings.", "encoder.", "pooler.")  # what a prefix stands before
+PREFIXES = ("roberta.", "bert.", "electra.", "ernie_m.", "model.", "")
+BODY = ("embeddings.", "encoder.", "pooler.", "shared.", "decoder.")  # what a prefix stands before
 POOLER = "pooler.dense"
 HEAD_KINDS = {
     "classification": "ForSequenceClassification",
     "tagging": "ForTokenClassification",
     "question-answering": "ForQuestionAnswering",
 }
+MT5_ROW = 1024  # tokens that mT5 was trained on at once; its distances know no end
 
 
 class Slot(NamedTuple):
@@ -50,18 +52,26 @@ class Slot(NamedTuple):
 class Format:
     name: str  # of their classes, before ForMaskedLM and the like
     prefix: str
+    outside: dict[str, str]  # our parts of the encoder outside its blocks: theirs
     layer: str
-    block: dict[str, str]  # our part of a block: theirs
-    embedding_norm: str
-    token_types: str | None
-    unused_positions: int  # rows of their table before the first position
-    layer_norm_eps: float  # where config.json does not say
-    groups: dict[str, dict[str, str]]  # what may be there besides the encoder: {ours: theirs}
+    block: dict[str, str]  # our parts of a block: theirs
     architectures: dict[str, tuple[str, ...]]  # of their classes: the groups that each must have
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # what may be there besides: {ours: theirs}
     ties: dict[str, str] = field(default_factory=dict)  # the same tensor again
+    unused_positions: int = FIRST_POSITION  # rows of their table before the first position
+    layer_norm_eps: float = 1e-12  # where config.json does not say
+    biases: bool = True
     pools_in_head: bool = False  # the dense layer of a classifier is the pooler
+    decoder: tuple[str, ...] = ()  # what is not taken: a decoder and its head
+    encoder_class: str = ""  # their class of the encoder alone
 
 
+BERT_OUTSIDE = {
+    "tokens": "embeddings.word_embeddings",
+    "positions": "embeddings.position_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "embedding_norm": "embeddings.LayerNorm",
+}
 BERT_BLOCK = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",
@@ -71,6 +81,11 @@ BERT_BLOCK = {
     "up": "intermediate.dense",
     "down": "output.dense",
     "ffn_norm": "output.LayerNorm",
+}
+ERNIE_M_OUTSIDE = {
+    "tokens": "embeddings.word_embeddings",
+    "positions": "embeddings.position_embeddings",
+    "embedding_norm": "embeddings.layer_norm",
 }
 ERNIE_M_BLOCK = {
     "attention.query": "self_attn.self_attn.q_proj",
@@ -89,12 +104,9 @@ ENCODER_ALONE = {"Model": ()} | {HEAD_KINDS[kind]: (kind,) for kind in ("tagging
 XLM_ROBERTA = Format(
     name="XLMRoberta",
     prefix="roberta.",
+    outside=BERT_OUTSIDE,
     layer="encoder.layer.{}.",
     block=BERT_BLOCK,
-    embedding_norm="embeddings.LayerNorm",
-    token_types="embeddings.token_type_embeddings.weight",
-    unused_positions=FIRST_POSITION,
-    layer_norm_eps=1e-12,
     groups={
         "mlm_head": {"mlm_head.dense": "lm_head.dense", "mlm_head.norm": "lm_head.layer_norm", "mlm_head": "lm_head"},
         "pooler": {POOLER: POOLER},
@@ -108,12 +120,10 @@ XLM_ROBERTA = Format(
 BERT = Format(
     name="Bert",
     prefix="bert.",
+    outside=BERT_OUTSIDE,
     layer="encoder.layer.{}.",
     block=BERT_BLOCK,
-    embedding_norm="embeddings.LayerNorm",
-    token_types="embeddings.token_type_embeddings.weight",
     unused_positions=0,
-    layer_norm_eps=1e-12,
     groups={
         "mlm_head": {
             "mlm_head.dense": "cls.predictions.transform.dense",
@@ -142,12 +152,10 @@ BERT = Format(
 ELECTRA = Format(
     name="Electra",
     prefix="electra.",
+    outside=BERT_OUTSIDE,
     layer="encoder.layer.{}.",
     block=BERT_BLOCK,
-    embedding_norm="embeddings.LayerNorm",
-    token_types="embeddings.token_type_embeddings.weight",
     unused_positions=0,
-    layer_norm_eps=1e-12,
     groups={
         "mlm_head": {
             "mlm_head.dense": "generator_predictions.dense",
@@ -167,11 +175,9 @@ ELECTRA = Format(
 ERNIE_M = Format(
     name="ErnieM",
     prefix="ernie_m.",
+    outside=ERNIE_M_OUTSIDE,
     layer="encoder.layers.{}.",
     block=ERNIE_M_BLOCK,
-    embedding_norm="embeddings.layer_norm",
-    token_types=None,
-    unused_positions=FIRST_POSITION,
     layer_norm_eps=1e-5,
     groups={
         "pooler": {POOLER: POOLER},
@@ -182,7 +188,58 @@ ERNIE_M = Format(
     architectures=ENCODER_ALONE | {"ForSequenceClassification": ("pooler", "classification")},
     pools_in_head=True,
 )
-FORMATS = {"xlm-roberta": XLM_ROBERTA, "bert": BERT, "electra": ELECTRA, "ernie_m": ERNIE_M}
+MBART = Format(
+    name="MBart",
+    prefix="model.",
+    outside={
+        "tokens": "shared",
+        "positions": "encoder.embed_positions",
+        "embedding_norm": "encoder.layernorm_embedding",
+        "final_norm": "encoder.layer_norm",
+    },
+    layer="encoder.layers.{}.",
+    block={
+        "attention.query": "self_attn.q_proj",
+        "attention.key": "self_attn.k_proj",
+        "attention.value": "self_attn.v_proj",
+        "attention.output": "self_attn.out_proj",
+        "attention_norm": "self_attn_layer_norm",
+        "up": "fc1",
+        "down": "fc2",
+        "ffn_norm": "final_layer_norm",
+    },
+    architectures={"Model": (), "ForConditionalGeneration": ()},
+    ties={"encoder.embed_tokens.weight": "shared.weight"},
+    decoder=("decoder.", "lm_head.", "final_logits_bias"),
+    encoder_class="MBartEncoder",
+)
+MT5 = Format(
+    name="MT5",
+    prefix="",
+    outside={
+        "tokens": "shared",
+        "distances.0.table": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+        "final_norm": "encoder.final_layer_norm",
+    },
+    layer="encoder.block.{}.",
+    block={
+        "attention.query": "layer.0.SelfAttention.q",
+        "attention.key": "layer.0.SelfAttention.k",
+        "attention.value": "layer.0.SelfAttention.v",
+        "attention.output": "layer.0.SelfAttention.o",
+        "attention_norm": "layer.0.layer_norm",
+        "gate": "layer.1.DenseReluDense.wi_0",
+        "up": "layer.1.DenseReluDense.wi_1",
+        "down": "layer.1.DenseReluDense.wo",
+        "ffn_norm": "layer.1.layer_norm",
+    },
+    architectures={"Model": (), "EncoderModel": (), "ForConditionalGeneration": ()},
+    ties={"encoder.embed_tokens.weight": "shared.weight"},
+    biases=False,
+    decoder=("decoder.", "lm_head."),
+    encoder_class="MT5EncoderModel",
+)
+FORMATS = {"xlm-roberta": XLM_ROBERTA, "bert": BERT, "electra": ELECTRA, "ernie_m": ERNIE_M, "mbart": MBART, "mt5": MT5}
 NOT_OURS = {  # classes whose tensors would fit, or nearly
     "ForMultipleChoice": "one score for each choice",
     "ForInformationExtraction": "two probabilities of each token",
@@ -196,15 +253,25 @@ NOT_OURS = {  # classes whose tensors would fit, or nearly
 # config.json
 
 
-def model_of(config: dict, where: str) -> ModelConfig:
+def model_of(config: dict, where: str) -> ModelConfig | PreNormConfig:
     """The shape of our encoder, or an error for what it cannot be. `where`: the weights file, beside config.json."""
     path = Path(where).with_name("config.json")
     if "model_type" not in config:
         raise UserError(f"{path}: the key model_type is missing; known: {', '.join(FORMATS)}")
     if config["model_type"] not in FORMATS:
         raise UserError(f"{path}, model_type: {config['model_type']!r} is unknown; known: {', '.join(FORMATS)}")
+    make = {"mbart": mbart_of, "mt5": mt5_of}.get(config["model_type"], post_norm_of)
+    try:
+        return make(config, path)
+    except UserError as error:
+        raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def post_norm_of(config: dict, path: Path) -> ModelConfig:
     kind = FORMATS[config["model_type"]]
-    check_kind(config, path)
+    wanted = {"hidden_act": "gelu"}  # the exact one; gelu_new and the like are approximations
+    wanted |= {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+    check_kinds(config, wanted | {"pruned_heads": {}, "quantization_config": None}, path)
     width = whole(config, "hidden_size", path)
     if kind is ELECTRA and config.get("embedding_size", width) != width:
         raise UserError(
@@ -217,35 +284,70 @@ def model_of(config: dict, where: str) -> ModelConfig:
             f"{path}, pad_token_id: {pad!r}; {config['model_type']} numbers positions from the padding's id, and our "
             f"encoder knows {PAD} only"
         )
-    positions = whole(config, "max_position_embeddings", path) + FIRST_POSITION - kind.unused_positions
-    try:
-        return ModelConfig(
-            layers=whole(config, "num_hidden_layers", path),
-            width=width,
-            heads=whole(config, "num_attention_heads", path),
-            ffn=whole(config, "intermediate_size", path),
-            positions=positions,
-            vocabulary=whole(config, "vocab_size", path),
-            dropout=number(config, "hidden_dropout_prob", 0.1, path),
-            attention_dropout=number(config, "attention_probs_dropout_prob", 0.1, path),
-            layer_norm_eps=number(config, "layer_norm_eps", kind.layer_norm_eps, path),
-            init_std=number(config, "initializer_range", 0.02, path),
-            token_types=whole(config, "type_vocab_size", path) if kind.token_types else 0,
-        )
-    except UserError as error:
-        raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+    return ModelConfig(
+        layers=whole(config, "num_hidden_layers", path),
+        width=width,
+        heads=whole(config, "num_attention_heads", path),
+        ffn=whole(config, "intermediate_size", path),
+        positions=whole(config, "max_position_embeddings", path) + FIRST_POSITION - kind.unused_positions,
+        vocabulary=whole(config, "vocab_size", path),
+        dropout=number(config, "hidden_dropout_prob", 0.1, path),
+        attention_dropout=number(config, "attention_probs_dropout_prob", 0.1, path),
+        layer_norm_eps=number(config, "layer_norm_eps", kind.layer_norm_eps, path),
+        init_std=number(config, "initializer_range", 0.02, path),
+        token_types=whole(config, "type_vocab_size", path) if "token_types" in kind.outside else 0,
+    )
 
 
-def check_kind(config: dict, path: Path) -> None:
+def mbart_of(config: dict, path: Path) -> PreNormConfig:
+    wanted = {"activation_function": "gelu", "normalize_before": True, "normalize_embedding": True}
+    wanted |= {"add_final_layer_norm": True, "static_position_embeddings": False, "extra_pos_embeddings": 2}
+    check_kinds(config, wanted | {"quantization_config": None}, path)
+    width, heads = whole(config, "d_model", path), whole(config, "encoder_attention_heads", path)
+    if width % heads:
+        raise UserError(f"{path}, encoder_attention_heads: {heads} does not divide d_model {width}")
+    return PreNormConfig(
+        pre_norm="mbart",
+        layers=whole(config, "encoder_layers", path),
+        width=width,
+        heads=heads,
+        head_width=width // heads,
+        ffn=whole(config, "encoder_ffn_dim", path),
+        positions=whole(config, "max_position_embeddings", path) + FIRST_POSITION,
+        vocabulary=whole(config, "vocab_size", path),
+        dropout=number(config, "dropout", 0.1, path),
+        attention_dropout=number(config, "attention_dropout", 0.0, path),
+        init_std=number(config, "init_std", 0.02, path),
+        scale_embeddings=bool(config.get("scale_embedding", False)),
+    )
+
+
+def mt5_of(config: dict, path: Path) -> PreNormConfig:
+    check_kinds(config, {"feed_forward_proj": "gated-gelu", "quantization_config": None}, path)
+    dropout = number(config, "dropout_rate", 0.1, path)
+    return PreNormConfig(
+        pre_norm="mt5",
+        layers=whole(config, "num_layers", path),
+        width=whole(config, "d_model", path),
+        heads=whole(config, "num_heads", path),
+        head_width=whole(config, "d_kv", path),
+        ffn=whole(config, "d_ff", path),
+        positions=MT5_ROW + FIRST_POSITION,
+        vocabulary=whole(config, "vocab_size", path),
+        dropout=dropout,
+        attention_dropout=dropout,
+        layer_norm_eps=number(config, "layer_norm_epsilon", 1e-6, path),
+        relative_bias=RelativeBias(
+            buckets=whole(config, "relative_attention_num_buckets", path),
+            max_distance=whole(
+                {"relative_attention_max_distance": 128} | config, "relative_attention_max_distance", path
+            ),
+        ),
+    )
+
+
+def check_kinds(config: dict, wanted: dict[str, object], path: Path) -> None:
     """What our encoder has in one kind only; a key that is not there has that kind by default."""
-    wanted = {
-        "hidden_act": "gelu",  # the exact one; gelu_new and the like are approximations
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-        "add_cross_attention": False,
-        "pruned_heads": {},
-        "quantization_config": None,
-    }
     for key, kind in wanted.items():
         if config.get(key, kind) != kind:
             raise UserError(f"{path}, {key}: {config[key]!r}; our encoder has no other than {kind!r}")
@@ -284,32 +386,43 @@ def architecture_of(config: dict, kind: Format, path: Path) -> str | None:
 # Names and shapes
 
 
-def encoder_slots(kind: Format, model: ModelConfig) -> Iterator[Slot]:
-    D = model.width
-    positions = model.positions - FIRST_POSITION + kind.unused_positions
-    yield Slot("embeddings.word_embeddings.weight", "encoder.tokens.weight", (model.vocabulary, D), "tokens")
-    yield Slot("embeddings.position_embeddings.weight", "encoder.positions.weight", (positions, D), "positions")
-    if kind.token_types and model.token_types:
-        yield Slot(kind.token_types, "encoder.token_types.weight", (model.token_types, D))
-    yield from affine(kind.embedding_norm, "encoder.embedding_norm", (D,))
-    shapes = {"up": (model.ffn, D), "down": (D, model.ffn), "attention_norm": (D,), "ffn_norm": (D,)}
+def encoder_slots(kind: Format, model: ModelConfig | PreNormConfig) -> Iterator[Slot]:
+    D, attended = model.width, model.width
+    tables = {
+        "tokens": (model.vocabulary, D),
+        "positions": (model.positions - FIRST_POSITION + kind.unused_positions, D),
+        "token_types": (model.token_types, D),
+    }
+    if isinstance(model, PreNormConfig):
+        attended = model.heads * model.head_width
+        tables["distances.0.table"] = (model.relative_bias.buckets if model.relative_bias else 0, model.heads)
+    for part, theirs in kind.outside.items():
+        if part not in tables:
+            yield from affine(theirs, f"encoder.{part}", (D,), biases=kind.biases)
+        elif all(tables[part]):
+            how = part if part in ("tokens", "positions") else "whole"
+            yield Slot(f"{theirs}.weight", f"encoder.{part}.weight", tables[part], how)
+    shapes = dict.fromkeys(("query", "key", "value"), (attended, D)) | dict.fromkeys(("up", "gate"), (model.ffn, D))
+    shapes |= {"output": (D, attended), "down": (D, model.ffn), "attention_norm": (D,), "ffn_norm": (D,)}
     for layer in range(model.layers):
         for part, theirs in kind.block.items():
-            name, ours = kind.layer.format(layer) + theirs, f"encoder.blocks.{layer}.{part}"
-            before, _, last = ours.rpartition(".")
-            if last in ("query", "key", "value"):
-                yield from affine(name, f"{before}.query_key_value", (D, D), last)
-            else:
-                yield from affine(name, ours, shapes.get(part, (D, D)))
+            before, _, last = f"encoder.blocks.{layer}.{part}".rpartition(".")
+            third = last in ("query", "key", "value")
+            ours = f"{before}.query_key_value" if third else f"{before}.{last}"
+            name, how = kind.layer.format(layer) + theirs, last if third else "whole"
+            yield from affine(name, ours, shapes[last], how, kind.biases)
 
 
-def affine(theirs: str, ours: str, shape: tuple[int | None, ...], how: str = "whole") -> Iterator[Slot]:
-    """A matrix or a LayerNorm, and its bias."""
+def affine(
+    theirs: str, ours: str, shape: tuple[int | None, ...], how: str = "whole", biases: bool = True
+) -> Iterator[Slot]:
+    """A matrix or a norm, and its bias."""
     yield Slot(f"{theirs}.weight", f"{ours}.weight", shape, how)
-    yield Slot(f"{theirs}.bias", f"{ours}.bias", shape[:1], how)
+    if biases:
+        yield Slot(f"{theirs}.bias", f"{ours}.bias", shape[:1], how)
 
 
-def group_slots(kind: Format, group: str, model: ModelConfig) -> Iterator[Slot]:
+def group_slots(kind: Format, group: str, model: ModelConfig | PreNormConfig) -> Iterator[Slot]:
     D = model.width
     classes = {"nsp_head": 2, "discriminator_head": 1, "question-answering": 2}.get(group)
     for ours, theirs in kind.groups[group].items():
@@ -333,8 +446,8 @@ def copies_of_the_pooler(kind: Format, groups: Iterable[str]) -> list[str]:
 
 def from_foreign(
     config: dict, tensors: dict[str, Tensor], order: list[int], where: str
-) -> tuple[ModelConfig, dict[str, Tensor], dict]:
-    """Our model's shape, its weights, and what to_foreign needs to write the same tensors again.
+) -> tuple[ModelConfig | PreNormConfig, dict[str, Tensor], dict]:
+    """Our model's shape, its weights, and what to_foreign needs to write the same tensors again: all but a decoder's.
 
     Tensors that need no change are not copied. All that does not fit is one error.
     """
@@ -360,16 +473,19 @@ def from_foreign(
             wrong("not counted as the engine counts", full_name(name, prefix))
         dtype = str(tensor.dtype).removeprefix("torch.")
         buffers[renamed.get(name, full_name(name, prefix))] = [name, dtype, list(tensor.shape)]
+    decoder = [name for name in found if kind.decoder and name.startswith(kind.decoder)]
+    for name in decoder:
+        del found[name]
     copies = {}
     for name, original in kind.ties.items():
         if name not in found:
             continue
         tensor, actual = found.pop(name), renamed.pop(name, full_name(name, prefix))
-        if original not in found and original.endswith(".bias"):  # it is there under this name alone
+        if original not in found:  # it is there under this name alone
             found[original] = tensor
             renamed[original] = actual
-        elif original in found and (tensor.dtype != found[original].dtype or not torch.equal(tensor, found[original])):
-            wrong("unlike what they should equal, as our output matrix is the token table", actual)
+        elif tensor.dtype != found[original].dtype or not torch.equal(tensor, found[original]):
+            wrong("unlike the tensor that they should repeat, as in our encoder", f"{actual}: {original}")
         else:
             copies[actual] = original
 
@@ -405,6 +521,7 @@ def from_foreign(
         "renamed": dict(sorted(renamed.items())),
         "copies": dict(sorted(copies.items())),
         "buffers": buffers,
+        "decoder": len(decoder),
         "dtype": str(common).removeprefix("torch."),
         "dtypes": {
             name: str(dtype).removeprefix("torch.") for name, dtype in sorted(dtypes.items()) if dtype != common
@@ -416,7 +533,7 @@ def from_foreign(
 def prefix_of(tensors: Iterable[str], kind: Format) -> str:
     names = list(tensors)
     for prefix in (kind.prefix, *PREFIXES):
-        if any(name.startswith(f"{prefix}embeddings.") for name in names):
+        if any(name.startswith((f"{prefix}embeddings.", f"{prefix}shared.")) for name in names):
             return prefix
     return kind.prefix
 
@@ -450,7 +567,9 @@ def buffer(name: str, dtype: torch.dtype, shape: list[int]) -> Tensor:
     return torch.arange(shape[-1] if shape else 1, dtype=dtype).expand(shape).contiguous()
 
 
-def groups_of(found: set[str], kind: Format, architecture: str | None, model: ModelConfig, where: str) -> list[str]:
+def groups_of(
+    found: set[str], kind: Format, architecture: str | None, model: ModelConfig | PreNormConfig, where: str
+) -> list[str]:
     """What there is besides the encoder: what its class must have, and what any tensor is of."""
     groups = set(kind.architectures.get(architecture, ()))
     for group in kind.groups:
@@ -476,7 +595,7 @@ def listed(problems: dict[str, list[str]]) -> str:
 
 
 def take(
-    found: dict[str, Tensor], slots: list[Slot], model: ModelConfig, order: list[int], kind: Format
+    found: dict[str, Tensor], slots: list[Slot], model: ModelConfig | PreNormConfig, order: list[int], kind: Format
 ) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     thirds: dict[str, dict[str, Tensor]] = {}
@@ -504,7 +623,11 @@ def is_identity(order: list[int]) -> bool:
 
 
 def to_foreign(
-    model: ModelConfig, weights: dict[str, Tensor], kept: dict | None, order: list[int], head: str | None = None
+    model: ModelConfig | PreNormConfig,
+    weights: dict[str, Tensor],
+    kept: dict | None,
+    order: list[int],
+    head: str | None = None,
 ) -> tuple[dict, dict[str, Tensor]]:
     """config.json and tensors. Weights that from_foreign made become the same again, bit for bit. With other modules,
     or trained further, they are written in the same layout; without `kept`, in XLM-R's.
@@ -521,8 +644,8 @@ def to_foreign(
             own = weights.pop(f"{ours}.{part}")
             if ours == "head.dense" or f"{POOLER}.{part}" not in weights:  # the head was trained, the pooler was not
                 weights[f"{POOLER}.{part}"] = own
-    if kind.token_types and not model.token_types:  # theirs cannot do without
-        slots.append(Slot(kind.token_types, "encoder.token_types.weight", (1, model.width)))
+    if "token_types" in kind.outside and not model.token_types:  # theirs cannot do without
+        slots.append(Slot(f"{kind.outside['token_types']}.weight", "encoder.token_types.weight", (1, model.width)))
         weights["encoder.token_types.weight"] = torch.zeros(1, model.width)
     problems = {
         "not in the weights": sorted({slot.ours for slot in slots} - set(weights)),
@@ -539,7 +662,7 @@ def to_foreign(
         tensors = {name: tensor.to(dtypes[name]) for name, tensor in tensors.items()}
     out = {names[name]: tensor for name, tensor in tensors.items()}
     for actual, original in kept["copies"].items():
-        if "mlm_head" in groups:
+        if "mlm_head" in groups or actual.removeprefix(prefix).startswith(BODY):
             out[actual] = tensors[original].clone()
     for actual, (name, dtype, shape) in kept["buffers"].items():
         out[actual] = buffer(name, getattr(torch, dtype), shape)
@@ -547,6 +670,8 @@ def to_foreign(
     config = copy.deepcopy(kept["config"])
     if groups != kept["groups"]:
         config["architectures"] = [kind.name + class_of(groups, kind)]
+    if kept["decoder"]:
+        config["architectures"] = [kind.encoder_class]
     if not lossless:
         config = {key: "float32" if key in ("dtype", "torch_dtype") else value for key, value in config.items()}
     return config, out
@@ -591,8 +716,10 @@ def give(tensor: Tensor, slot: Slot, order: list[int], kind: Format) -> Tensor:
     return tensor
 
 
-def own_layout(model: ModelConfig) -> dict:
+def own_layout(model: ModelConfig | PreNormConfig) -> dict:
     """What from_foreign would have kept of an XLM-R of this shape."""
+    if isinstance(model, PreNormConfig):
+        raise UserError(f"XLM-R's layout has no place for model.pre_norm {model.pre_norm}")
     lacking = [key for key in ("relative_bias", "languages", "admin") if getattr(model, key)]
     lacking += [] if model.absolute_positions else ["absolute_positions: false"]
     if lacking:
@@ -617,4 +744,4 @@ def own_layout(model: ModelConfig) -> dict:
         "vocab_size": model.vocabulary,
     }
     kept = {"format": "xlm-roberta", "config": config, "groups": None, "head": None, "prefix": XLM_ROBERTA.prefix}
-    return kept | {"renamed": {}, "copies": {}, "buffers": {}, "dtype": "float32", "dtypes": {}}
+    return kept | {"renamed": {}, "copies": {}, "buffers": {}, "decoder": 0, "dtype": "float32", "dtypes": {}}
