@@ -1,0 +1,115 @@
+# Finished models as Hugging Face folders: results/<scale>/exported/<run>/seed-<seed>, and below a run its fine-tuned and translation
+# models, /<task>/<setting>/seed-<seed>. An export trains its model if need be, but no other for a score: the card has the
+# scores that are there when the plan is made, and is written again when there are more or others.
+
+
+rule export_model:
+    input:
+        script="workflow/scripts/export_model.py",
+        hub=HUB_FILES,
+        model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",
+        vocabulary=run_vocabulary,
+        run=exported_run,
+        before=runs_before,
+        cost=exported_cost,
+        scale=ancient("config/scales/{scale}.yaml"),
+    output:
+        folder=directory("results/{scale}/exported/{run}/seed-{seed}"),
+    log:
+        "results/{scale}/logs/export_model/{run}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/export_model/{run}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=WITH_WEIGHTS,
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("export_model", "mem_mb", 12000),
+        runtime=resource("export_model", "runtime", 30),
+    params:
+        code=code("export_model"),
+        said=exported_digest,
+        scores=exported_scores,
+    shell:
+        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
+        "--before {input.before} --cost {input.cost} --scale {input.scale} --scores {params.scores} "
+        "--out {output.folder} > {log} 2>&1"
+
+
+rule export_finetuned:
+    input:
+        script="workflow/scripts/export_model.py",
+        hub=HUB_FILES,
+        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        vocabulary=run_vocabulary,
+        run=exported_run,
+        before=runs_before,
+        cost=exported_cost,
+        recipe=recipe,
+        scale=ancient("config/scales/{scale}.yaml"),
+    output:
+        folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
+    log:
+        "results/{scale}/logs/export_finetuned/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/export_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=WITH_WEIGHTS,
+        task=plan.any_of(NOT_TRANSLATED),
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("export_model", "mem_mb", 12000),
+        runtime=resource("export_model", "runtime", 30),
+    params:
+        code=code("export_model"),
+        said=exported_digest,
+        scores=exported_scores,
+    shell:
+        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
+        "--before {input.before} --cost {input.cost} --recipe {input.recipe} --scale {input.scale} "
+        "--scores {params.scores} --out {output.folder} > {log} 2>&1"
+
+
+rule export_translator:
+    input:
+        script="workflow/scripts/export_model.py",
+        hub=HUB_FILES,
+        model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        vocabulary=scale_vocabulary,
+        run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
+        before=runs_before,
+        cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
+        recipe=recipe,
+        scale=ancient("config/scales/{scale}.yaml"),
+    output:
+        folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
+    log:
+        "results/{scale}/logs/export_translator/{run}/{task}/{setting}/seed-{seed}.log",
+    benchmark:
+        "results/{scale}/benchmarks/export_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
+    wildcard_constraints:
+        run=PRETRAINED,
+        task=TRANSLATED,
+    conda:
+        "../../envs/torch.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("export_model", "mem_mb", 12000),
+        runtime=resource("export_model", "runtime", 30),
+    params:
+        code=code("export_model"),
+        said=exported_digest,
+        scores=exported_scores,
+    shell:
+        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
+        "--before {input.before} --cost {input.cost} --recipe {input.recipe} --scale {input.scale} "
+        "--scores {params.scores} --out {output.folder} > {log} 2>&1"
+
+
+# Every run before fine-tuning, and the translation models that tables name. A fine-tuned model is asked for by its folder.
+rule exports:
+    input:
+        exported_folders,
