@@ -16,6 +16,7 @@ import pytest
 import sentencepiece
 import torch
 import torch.nn.functional as F
+import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -29,6 +30,7 @@ from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from errors import UserError
 from import_checkpoint import find_weights, read_config, read_tensors
+from plan import run_hash
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 
@@ -674,11 +676,8 @@ LABELS = {0: "entailment", 1: "neutral", 2: "contradiction"}
 def pieces(tmp_path_factory, repository) -> Path:
     """A SentencePiece model, as XLM-R's: with fewer ids than the token table has rows."""
     folder = tmp_path_factory.mktemp("pieces")
-    lines = re.sub("[^a-z\n]+", " ", (repository / "README.md").read_text().lower()).split("\n")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_prefix=str(folder / "spm"), vocab_size=50, num_threads=1, minloglevel=2
-    )
-    return folder / "spm.model"
+    write_vocabulary(folder, repository, "XLMRoberta")
+    return folder / "sentencepiece.bpe.model"
 
 
 def run_script(folder: Path, *more: str | Path) -> subprocess.CompletedProcess:
@@ -694,7 +693,7 @@ def test_the_script_brings_a_model_and_its_tokenizer(tmp_path, pieces):
     written(tmp_path, theirs, "safetensors")
     shutil.copyfile(pieces, tmp_path / "sentencepiece.bpe.model")
     run_file = tmp_path / "run.yaml"
-    run_file.write_text("{name: published, run_hash: abc, model: {layers: 3, width: 32, positions: 40}}\n")
+    run_file.write_text("{name: published, kind: checkpoint, model: {layers: 3, width: 32, positions: 40}}\n")
     done = run_script(tmp_path, "--run-file", run_file)
     assert done.returncode == 0, done.stderr
     model = tmp_path / "out/model.safetensors"
@@ -702,7 +701,7 @@ def test_the_script_brings_a_model_and_its_tokenizer(tmp_path, pieces):
     encoder, metadata = load_encoder(model)
     tokenizer = load_tokenizer(tmp_path / "out/tokenizer")
     assert metadata["vocabulary_sha256"] == tokenizer.sha256
-    assert (metadata["run"], metadata["run_hash"]) == ("published", "abc")
+    assert (metadata["run"], metadata["run_hash"]) == ("published", run_hash(yaml.safe_load(run_file.read_text()))[:16])
     assert json.loads(metadata["labels"]) == list(LABELS.values())
 
     order = torch.tensor(tokenizer.order)
@@ -723,6 +722,38 @@ def test_the_script_brings_a_model_and_its_tokenizer(tmp_path, pieces):
     run_file.write_text("{name: published, model: {layers: 12}}\n")
     done = run_script(tmp_path, "--run-file", run_file)
     assert done.returncode == 2 and f"{run_file}, model.layers: 12, but {tmp_path / 'config.json'}" in done.stderr
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "MBartModel", "MT5EncoderModel"])
+def test_the_script_knows_the_tokenizers_of_all(tmp_path, repository, name):
+    """The tokens of a sentence, by our ids in our model, and by theirs in theirs."""
+    theirs = made(name)
+    written(tmp_path, theirs, "safetensors")
+    write_vocabulary(tmp_path, repository, name)
+    done = run_script(tmp_path, "--run", "published")
+    assert done.returncode == 0, done.stderr
+    tokenizer = load_tokenizer(tmp_path / "out/tokenizer")
+    encoder = load_encoder(tmp_path / "out/model.safetensors")[0].eval()
+    tokens, real = pad([[BOS, *ids, EOS] for ids in tokenizer.encode(["the run of a table", "engine"])])
+    given = {"input_ids": torch.tensor(tokenizer.order)[tokens], "attention_mask": real.long()}
+    body = getattr(theirs, "bert", None) or theirs.get_encoder()
+    close(encoder(tokens, mask=real)[real], body(**given).last_hidden_state[real])
+
+
+def write_vocabulary(folder: Path, repository: Path, name: str) -> None:
+    if name.startswith("Bert"):
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "run", "of", "table", "##s"]
+        tokens = [*words, *"abcdefghijklmnopqrstuvwxyz", *(f"##{letter}" for letter in "abdeghilnt")]
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+        (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+        return
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} if name.startswith("MT5") else {}
+    prefix = folder / ("spiece" if ids else "sentencepiece.bpe")
+    lines = re.sub("[^a-z\n]+", " ", (repository / "README.md").read_text().lower()).split("\n")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(prefix), vocab_size=50, num_threads=1, minloglevel=2, **ids
+    )
 
 
 def test_the_script_refuses_the_vocabulary_of_another_model(tmp_path, pieces):

@@ -24,11 +24,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from engine.checkpoint import describe_model, save_weights
-from engine.config import content_hash
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
 from engine.tokenizer import import_tokenizer
 from errors import UserError, run_main
+from plan import run_hash
 from pretrain import commit_id
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -109,7 +109,7 @@ def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> dict[str, str]
                 f"{path}, model.{key}: {said}, but {checkpoint / 'config.json'} makes it {found}; change the run, or "
                 "give its checkpoint"
             )
-    return {"run": run["name"], "run_hash": run.get("run_hash") or content_hash(run)}
+    return {"run": run["name"], "run_hash": run_hash(run)[:16]}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
