@@ -3,6 +3,7 @@
 The checkpoints are made here, by transformers, at random; ErnieM's by an older one in .venv/ernie-m (tests/ernie_m.py).
 """
 
+import dataclasses
 import json
 import os
 import pickle
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 import import_checkpoint
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
-from engine.formats import from_foreign, to_foreign
+from engine.formats import from_foreign, to_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives.rtd import DiscriminatorHead
@@ -298,6 +299,20 @@ def test_a_fine_tuned_head_goes_back_in_the_layout_of_its_encoder(tmp_path):
         flat = {name: tensor for name, tensor in weights.items() if not name.startswith("head.dense")}
         flat |= {"head.output.weight": torch.zeros(2, WIDTH), "head.output.bias": torch.zeros(2)}
         assert to_foreign(own.encoder.config, flat, own.kept, own.order, kind)[0]["architectures"] == [f"Bert{end}"]
+
+
+@torch.no_grad()
+def test_the_one_token_type_can_go_into_the_positions(tmp_path):
+    own = Imported(written(tmp_path, made("XLMRobertaModel"), "safetensors"))
+    folded = without_token_types(own.weights)
+    encoder = Encoder(dataclasses.replace(own.encoder.config, token_types=0)).eval()
+    encoder.load_state_dict({k.removeprefix("encoder."): v for k, v in folded.items() if k.startswith("encoder.")})
+    tokens, real, _ = batch()
+    for ours, theirs in zip(
+        encoder(tokens, mask=real, all_layers=True), own.encoder(tokens, mask=real, all_layers=True), strict=True
+    ):
+        close(ours[real], theirs[real])
+    assert torch.equal(folded["encoder.positions.weight"][:2], own.weights["encoder.positions.weight"][:2])
 
 
 def test_weights_of_ours_become_xlm_rs(tmp_path):

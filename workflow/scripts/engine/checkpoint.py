@@ -91,16 +91,19 @@ def describe_model(config: ModelConfig | PreNormConfig) -> str:
     return json.dumps(asdict(config), sort_keys=True)
 
 
+def described_model(metadata: dict[str, str]) -> ModelConfig | PreNormConfig:
+    """The shape of the encoder that a file's metadata describe."""
+    values = json.loads(metadata["model"])
+    return build(PreNormConfig if "pre_norm" in values else ModelConfig, values, "model")
+
+
 def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, str]]:
     """The encoder of a pre-trained, fine-tuned or imported weights file, and the file's metadata."""
     weights, metadata = load_weights(path)
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata)")
-    model = json.loads(metadata["model"])
-    if "pre_norm" in model:
-        encoder = PreNormEncoder(build(PreNormConfig, model, "model"))
-    else:
-        encoder = Encoder(build(ModelConfig, model, "model"))
+    config = described_model(metadata)
+    encoder = PreNormEncoder(config) if isinstance(config, PreNormConfig) else Encoder(config)
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     try:

@@ -618,6 +618,15 @@ def is_identity(order: list[int]) -> bool:
     return all(i == own for i, own in enumerate(order))
 
 
+def without_token_types(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of weights with one token type, for a model that has none: every token gets its vector, so the positions can
+    carry it. The same function but for the rounding of one sum."""
+    name = "encoder.positions.weight"
+    kept = {own: tensor for own, tensor in weights.items() if own != "encoder.token_types.weight"}
+    unused, used = weights[name][:FIRST_POSITION], weights[name][FIRST_POSITION:]
+    return kept | {name: torch.cat([unused, used + weights["encoder.token_types.weight"]])}
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # To theirs
 
