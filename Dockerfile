@@ -16,7 +16,7 @@ COPY requirements.lock /opt/parallax/
 RUN python3 -m venv /opt/parallax/venv && \
     /opt/parallax/venv/bin/pip install --no-cache-dir --requirement /opt/parallax/requirements.lock
 
-# Snakemake and matplotlib keep files of their own; whoever runs the image may have no home in it.
-ENV PATH=/opt/parallax/venv/bin:$PATH HOME=/tmp
+# Snakemake and matplotlib keep files of their own and ask for a name; whoever runs the image may have neither home nor name in it.
+ENV PATH=/opt/parallax/venv/bin:$PATH HOME=/tmp USER=parallax
 WORKDIR /work
 CMD ["snakemake", "--list"]
