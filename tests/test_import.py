@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import import_checkpoint
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
-from engine.formats import from_foreign, to_foreign, without_token_types
+from engine.formats import HEAD_KINDS, from_foreign, to_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives.rtd import DiscriminatorHead
@@ -282,23 +282,36 @@ def test_ids_are_permuted_with_their_rows(tmp_path):
     assert not own.encoder.positions.weight[:2].any()
 
 
-def test_a_fine_tuned_head_goes_back_in_the_layout_of_its_encoder(tmp_path):
-    """As finetune.py leaves it: the encoder of BertForMaskedLM, a head of ours, and nothing else."""
-    own = Imported(written(tmp_path, made("BertForMaskedLM"), "safetensors"))
-    head = ClassificationHead(WIDTH, 3, 0.0, init_std=0.3).eval()
+@torch.no_grad()
+@pytest.mark.parametrize("how", ["safetensors", "bin of 2019"])
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertModel", "XLMRobertaModel"])
+def test_a_fine_tuned_head_goes_back_in_the_layout_of_its_encoder(tmp_path, name, how):
+    """As finetune.py leaves it: the encoder of a checkpoint, a head of ours, and nothing else."""
+    own = Imported(written(tmp_path / "theirs", made(name), how))
+    head = ClassificationHead(WIDTH, 2, 0.0, init_std=0.3).eval()
     weights = {name: tensor for name, tensor in own.weights.items() if name.startswith("encoder.")}
     weights |= {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    config, tensors = to_foreign(own.encoder.config, weights, own.kept, own.order)
-    assert config["architectures"] == ["BertForSequenceClassification"]
-    theirs = transformers.BertForSequenceClassification(transformers.BertConfig.from_dict(config | {"num_labels": 3}))
-    theirs.load_state_dict(tensors)
-    with torch.no_grad():
+    family = "Bert" if name.startswith("Bert") else "XLMRoberta"
+    for kind, end in HEAD_KINDS.items():
+        if kind != "classification":
+            weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.dense")}
+        config, tensors = to_foreign(own.encoder.config, weights, own.kept, own.order, kind)
+        assert config["architectures"] == [family + end]
+        back = tmp_path / kind
+        back.mkdir()
+        (back / "config.json").write_text(json.dumps(config))
+        save_file(tensors, back / "model.safetensors", {"format": "pt"})
+        theirs, loading = getattr(transformers, family + end).from_pretrained(back, output_loading_info=True)
+        assert not loading["missing_keys"] and not loading["unexpected_keys"]
         expected = theirs.eval()(**inputs_for(theirs, own.order), output_hidden_states=True)
-        close(head(check_states(own, expected.hidden_states)[-1]), expected.logits)
-    for kind, end in (("tagging", "ForTokenClassification"), ("question-answering", "ForQuestionAnswering")):
-        flat = {name: tensor for name, tensor in weights.items() if not name.startswith("head.dense")}
-        flat |= {"head.output.weight": torch.zeros(2, WIDTH), "head.output.bias": torch.zeros(2)}
-        assert to_foreign(own.encoder.config, flat, own.kept, own.order, kind)[0]["architectures"] == [f"Bert{end}"]
+        states, real = check_states(own, expected.hidden_states)[-1], batch()[1]
+        if kind == "classification":
+            close(head(states), expected.logits)
+        else:
+            theirs_logits = expected.get("logits", None)
+            starts_and_ends = [expected[key] for key in ("start_logits", "end_logits") if key in expected]
+            logits = torch.stack(starts_and_ends, -1) if theirs_logits is None else theirs_logits
+            close(head.output(states)[real], logits[real])
 
 
 @torch.no_grad()

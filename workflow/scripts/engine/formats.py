@@ -638,14 +638,17 @@ def to_foreign(
     order: list[int],
     head: str | None = None,
 ) -> tuple[dict, dict[str, Tensor]]:
-    """config.json and tensors. Weights that from_foreign made become the same again, bit for bit. With other modules,
-    or trained further, they are written in the same layout; without `kept`, in XLM-R's.
+    """config.json and tensors. Weights that from_foreign made become the same again, bit for bit. Trained further, or
+    with other modules, they are written in the same layout; without `kept`, in XLM-R's.
 
     head: classification, tagging or question-answering, where the weights have one and `kept` does not say which.
     """
     kept = kept or own_layout(model)
-    kind, prefix, renamed = FORMATS[kept["format"]], kept["prefix"], kept["renamed"]
+    kind = FORMATS[kept["format"]]
     groups = groups_in(weights, kind, head or kept["head"])
+    if groups != kept["groups"]:  # another class, whose files have the names of today
+        kept = kept | {"prefix": kind.prefix, "renamed": {}, "copies": {}, "buffers": {}}
+    prefix, renamed = kept["prefix"], kept["renamed"]
     slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
     weights = dict(weights)
     for ours in copies_of_the_pooler(kind, groups):
@@ -671,8 +674,7 @@ def to_foreign(
         tensors = {name: tensor.to(dtypes[name]) for name, tensor in tensors.items()}
     out = {names[name]: tensor for name, tensor in tensors.items()}
     for actual, original in kept["copies"].items():
-        if "mlm_head" in groups or actual.removeprefix(prefix).startswith(BODY):
-            out[actual] = tensors[original].clone()
+        out[actual] = tensors[original].clone()
     for actual, (name, dtype, shape) in kept["buffers"].items():
         out[actual] = buffer(name, getattr(torch, dtype), shape)
 
