@@ -78,11 +78,18 @@ for name, job in jobs.items():
             said["states"] = getattr(output, "hidden_states", None)
             for key in ("logits", "start_logits", "end_logits", "last_hidden_state"):
                 said[key] = getattr(output, key, None)
-            for beams in job.get("beams", ()):
-                ids = model.generate(inputs["input_ids"], attention_mask=inputs["attention_mask"], num_beams=beams)
-                said[f"beam {beams}"] = ids.tolist()
+            for name, how in job["searches"].items():
+                ids = model.generate(inputs["input_ids"], attention_mask=inputs["attention_mask"], **how)
+                said[name] = ids.tolist()
+            if "language_ids" in inputs:
+                encoder = getattr(model, "encoder", model)
+                said["languages"] = [encoder.language_number(code) for code in ("de", "en", "hi", "xx")]
+                inputs["language_ids"][:] = 1
+                english = encoder(**inputs).last_hidden_state
+                del inputs["language_ids"]
+                said["english"] = torch.equal(english, encoder(**inputs).last_hidden_state)
         if job["texts"]:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
+            tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"], **trust)
             said["alone"] = dict(tokenizer(job["texts"]))
             said["pairs"] = dict(tokenizer([a for a, _ in job["pairs"]], [b for _, b in job["pairs"]]))
             said["longest"] = tokenizer.model_max_length
@@ -93,6 +100,13 @@ for name, job in jobs.items():
         said["error"] = traceback.format_exc()
 torch.save(out, sys.argv[2])
 """
+
+
+SEARCHES = {  # what is said to generate(); the recipe's is in the folder
+    "greedy": {"num_beams": 1, "length_penalty": 1.0},
+    "beams": {"num_beams": 3, "length_penalty": 1.0},
+    "recipe": {},
+}
 
 
 @dataclass
@@ -211,6 +225,8 @@ def half_trained(model: Seq2Seq) -> Seq2Seq:
         optimizer.zero_grad()
         F.cross_entropy(logits_NV, target_BT[:, 1:][real_BT[:, 1:]]).backward()
         optimizer.step()
+    with torch.no_grad():
+        model.mlm_head.bias[[BOS, PAD, -1]] += 4.0  # would be said, were they not forbidden
     return model
 
 
@@ -258,7 +274,8 @@ def ours(model: nn.Module, case: Case, tokenizer: Tokenizer) -> dict[str, object
     if case.decoder:
         targets_BT, _ = pad([[EOS, *row[1:-1]] for row in reversed(rows)])
         found = {"logits": model.logits(model(tokens_BT, real_BT, targets_BT)), "real": targets_BT != PAD}
-        return found | {f"beam {beams}": translate_rows(model, rows, beams, most=0, extra=37) for beams in (1, 3)}
+        searches = {"greedy": (1, 1.0), "beams": (3, 1.0), "recipe": (4, 3.0)}
+        return found | {name: translate_rows(model, rows, *how, most=0, extra=37) for name, how in searches.items()}
     languages = [LANGUAGES[i % len(LANGUAGES)] for i in range(len(rows))]
     states, real_BT = encode(model.encoder, rows, languages, all_layers=True)
     found = {"states": states, "real": real_BT}
@@ -301,7 +318,7 @@ def job_of(folder: Path, case: Case, tokenizer: Tokenizer) -> dict:
         "trust": "auto_map" in config,
         "more": {"add_pooling_layer": False} if alone else {},
         "inputs": inputs_of(case, tokenizer),
-        "beams": [1, 3] if case.decoder else [],
+        "searches": SEARCHES if case.decoder else {},
         "texts": TEXTS,
         "pairs": PAIRS,
     }
@@ -323,9 +340,14 @@ def exported(
     tokenizer: Tokenizer, vocabulary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[nn.Module, Path]]:
     root, found = tmp_path_factory.mktemp("exported"), {}
+    recipe = {"task": "wmt14-en-de", "version": 1, "kind": "translation", "metric": "bleu", "metrics": ["bleu"]}
+    recipe |= {"chance": {"bleu": "0"}, "datasets": {}, "languages": ["de"], "counts": {}, "setting": "pretrained-init"}
+    recipe["recipe"] = {"name": "default", "max_length": 30, "beam": 4, "penalty": 3.0, "snapshots": 1}
+    (root / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     for name, case in CASES.items():
         path, model = save(root / name / "model.safetensors", case, tokenizer)
-        found[name] = (model, export(root / name / "out", path, vocabulary))
+        more = ["--recipe", root / "recipe.yaml"] if case.decoder else []
+        found[name] = (model, export(root / name / "out", path, vocabulary, *more))
     return found
 
 
@@ -364,12 +386,18 @@ def test_transformers_computes_what_the_engine_does(name, exported, theirs, toke
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.decoder])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_generate_says_what_our_search_says(name, beams, exported, theirs, tokenizer):
-    said = [row[1 : row.index(EOS, 1) if EOS in row[1:] else None] for row in theirs[name][f"beam {beams}"]]
-    expected = ours(exported[name][0], CASES[name], tokenizer)[f"beam {beams}"]
+@pytest.mark.parametrize("search", ["greedy", "beams", "recipe"])
+def test_generate_says_what_our_search_says(name, search, exported, theirs, tokenizer):
+    said = [row[1 : row.index(EOS, 1) if EOS in row[1:] else None] for row in theirs[name][search]]
+    expected = ours(exported[name][0], CASES[name], tokenizer)[search]
     assert len({len(row) for row in expected}) > 1 and max(map(len, expected)) < 37  # none reaches the limit
     assert said == expected
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.model.get("languages")])
+def test_languages_have_the_numbers_that_they_were_trained_with(name, theirs):
+    assert theirs[name]["languages"] == [0, 1, 2, 1]  # one that nobody knows passes for English
+    assert theirs[name]["english"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -399,7 +427,8 @@ def test_labels_go_with_their_classes(kind, theirs):
 def test_the_same_model_gives_the_same_bytes(exported, vocabulary, tmp_path):
     for name in ("xlm-r", "all at once, classification", "translation, 1 of 3"):
         before = exported[name][1]
-        again = export(tmp_path / name, before.parent / "model.safetensors", vocabulary)
+        more = ["--recipe", before.parents[1] / "recipe.yaml"] if CASES[name].decoder else []
+        again = export(tmp_path / name, before.parent / "model.safetensors", vocabulary, *more)
         names = sorted(path.name for path in before.iterdir())
         assert names == sorted(path.name for path in again.iterdir())
         assert all((before / own).read_bytes() == (again / own).read_bytes() for own in names)
@@ -451,7 +480,7 @@ def methods(tokenizer, vocabulary, tmp_path_factory) -> dict[str, tuple[RunConfi
         decoder = config.get("decoder_layers", 0)
         auto = export_model.auto_class_of(config["architectures"][0]) if not decoder else "AutoModelForSeq2SeqLM"
         model = {"token_types": run.model.token_types, "languages": run.model.languages}
-        jobs[name] = job_of(folder, Case(model, auto=auto, decoder=decoder), tokenizer) | {"texts": [], "beams": []}
+        jobs[name] = job_of(folder, Case(model, auto=auto, decoder=decoder), tokenizer) | {"texts": [], "searches": {}}
         found[name] = (run, folder, config)
     said = read_by_transformers(tmp_path_factory.mktemp("read"), jobs)
     return {name: (*own, said[name]) for name, own in found.items()}
@@ -674,8 +703,8 @@ def test_what_was_made_of_a_checkpoint_keeps_its_tokenizer(spm, tokenizer, tmp_p
         "BertForMaskedLM",
         "BertForSequenceClassification",
     ]
-    said = [[i for i in row[1:] if i not in (own.order[EOS], own.order[PAD])] for row in found["translates"]["beam 3"]]
-    expected = ours(models["translates"], cases["translates"][0], own)["beam 3"]
+    said = [[i for i in row[1:] if i not in (own.order[EOS], own.order[PAD])] for row in found["translates"]["beams"]]
+    expected = ours(models["translates"], cases["translates"][0], own)["beams"]
     assert said == [[own.order[i] for i in row] for row in expected]
 
 

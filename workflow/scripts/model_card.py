@@ -380,7 +380,7 @@ def loading(exported: Exported) -> str:
     lines = [
         f"from transformers import {', '.join(sorted({auto, 'AutoTokenizer'}))}",
         "",
-        'tokenizer = AutoTokenizer.from_pretrained("this-folder")',
+        f'tokenizer = AutoTokenizer.from_pretrained("this-folder"{trust})',
         f'model = {auto}.from_pretrained("this-folder"{trust}{bare})',
         *EXAMPLES.get(auto, EXAMPLES["AutoModel"]),
     ]
