@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from corpusio import zst_writer
 from engine.heads import encode
 from engine.model import Encoder, ModelConfig
 from engine.rows import answer_windows, pair_rows, sentence_rows
+from engine.sentencepiece_file import BPE, NORMAL, Piece, SentencePieceFile, fields, read_sentencepiece, to_bytes
 from engine.shards import open_shards
 from engine.tokenizer import (
     BOS,
@@ -44,7 +46,7 @@ from engine.tokenizer import (
     load_tokenizer,
     trimmed,
 )
-from engine.tokenizer_files import fields, read_sentencepiece, write_hugging_face_tokenizer
+from engine.tokenizer_files import write_hugging_face_tokenizer
 from errors import UserError
 from train_vocabulary import train
 
@@ -531,6 +533,60 @@ def test_the_sentencepiece_file_is_read_as_sentencepiece_reads_it(xlm_r: Path) -
     with pytest.raises(UserError, match="not a whole SentencePiece model"):
         (path.parent / "torn.model").write_bytes(path.read_bytes()[:-1])
         read_sentencepiece(path.parent / "torn.model")
+
+
+def test_a_sentencepiece_file_is_written_as_it_was_read(lines: list[str], xlm_r: Path, tmp_path: Path) -> None:
+    own = read_sentencepiece(xlm_r / "sentencepiece.bpe.model")
+    (tmp_path / "copy.model").write_bytes(to_bytes(own))
+    assert read_sentencepiece(tmp_path / "copy.model") == own
+    copied, pieces = pieces_in(tmp_path / "copy.model"), pieces_in(xlm_r / "sentencepiece.bpe.model")
+    assert copied.encode(lines) == pieces.encode(lines)
+
+
+def test_xlm_r_comes_in_from_a_tokenizer_json_alone(lines: list[str], xlm_r: Path, tmp_path: Path) -> None:
+    """transformers 5 saves nothing else."""
+    own = load_tokenizer(xlm_r / "sentencepiece.bpe.model")
+    theirs = exported(own, tmp_path / "whole", "xlm-roberta")
+    theirs.save_pretrained(tmp_path / "saved")
+    (tmp_path / "saved/sentencepiece.bpe.model").unlink(missing_ok=True)
+    tokenizer = import_tokenizer(
+        tmp_path / "saved", {"model_type": "xlm-roberta"}, own.vocabulary_size, tmp_path / "own"
+    )
+    assert tokenizer.encode(lines) == own.encode(lines)
+    out = tmp_path / "out"
+    out.mkdir()
+    write_hugging_face_tokenizer(tokenizer, out, 2, 64)
+    assert sorted(file.name for file in out.iterdir()) == sorted(file.name for file in (tmp_path / "saved").iterdir())
+    content = json.loads((tmp_path / "saved/tokenizer.json").read_text(encoding="utf-8"))
+    for broken in ({"normalizer": None}, {"model": {"type": "BPE", "vocab": {}}}, {"model": None}):
+        (tmp_path / "saved/tokenizer.json").write_text(json.dumps(content | broken))
+        with pytest.raises(
+            UserError, match=r"tokenizer\.json: not XLM-R's tokenizer; give the checkpoint's sentencepiece"
+        ):
+            import_tokenizer(tmp_path / "saved", {"model_type": "xlm-roberta"}, own.vocabulary_size, tmp_path / "no")
+
+
+def test_merges_are_taken_from_the_left_as_sentencepiece_takes_them(tmp_path: Path) -> None:
+    """ababa: ab and ba first, and then aba from the left of ab-ab-a and of ab-a-ba."""
+    special = [Piece("<unk>", 0, 2), Piece("<s>", 0, 3), Piece("</s>", 0, 3)]
+    texts = ["aba", "bab", "ab", "ba", "▁", "a", "b"]
+    for order in ([2, 3, 0], [3, 2, 0], [2, 3, 1, 0], [3, 2, 1, 0]):
+        ranked = [*(texts[i] for i in order), *texts[4:]]
+        pieces = [*special, *(Piece(text, -float(rank), NORMAL) for rank, text in enumerate(ranked))]
+        path = tmp_path / "m.model"
+        path.write_bytes(to_bytes(SentencePieceFile(pieces, BPE, False, False, b"", True, False, True)))
+        tokenizer = load_tokenizer(path)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        theirs = exported(tokenizer, tmp_path / "out", "xlm-roberta")
+        words = ["".join(letters) for n in range(1, 9) for letters in product("ab", repeat=n)]
+        assert theirs(words, add_special_tokens=False)["input_ids"] == tokenizer.encode(words), ranked
+
+
+def test_ernie_m_drops_a_space_at_the_edges_and_before_a_word(ernie_m: Path) -> None:
+    tokenizer = imported(ernie_m, "ernie_m", len(tokens_in(ernie_m)))
+    for pieces, wanted in ((["▁", "a", "▁", "b"], "a▁b"), (["a", "▁", "▁b"], "ab"), (["a", "▁"], "a"), (["▁"], "")):
+        said = [tokenizer.tokens[i].removeprefix("▁") or "▁" for i, _, _ in tokenizer.tokens_of(pieces)]
+        assert "".join(said) == wanted
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -26,12 +26,14 @@ from pathlib import Path
 import sentencepiece
 
 from atomic import SUMS, atomic_folder, check_folder, sha256_of, write_json
+from engine.sentencepiece_file import from_tokenizer_json, to_bytes
 from errors import UserError
 from typed import build
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4  # smallest id that is a piece of text
 LAYOUT = "layout.json"
+SPIECE = "sentencepiece.bpe.model"  # the name that transformers looks for
 SPACE = "▁"  # what SentencePiece writes for a space
 PADDING_ROWS = 1024  # tables are padded to a multiple of 64 or 128; more rows without a token are a torn vocabulary
 LONGEST_WORD = 100  # characters of a word that WordPiece cuts
@@ -429,7 +431,7 @@ def vocabulary_sum(path: str | Path) -> str:
 
 UPSTREAM_FILES = (
     "added_tokens.json",
-    "sentencepiece.bpe.model",
+    SPIECE,
     "special_tokens_map.json",
     "spiece.model",
     "tokenizer.json",
@@ -441,8 +443,9 @@ UPSTREAM_FILES = (
 def import_tokenizer(checkpoint: Path, config: dict, rows: int, out: Path) -> Tokenizer:
     """Copy the tokenizer files of a Hugging Face folder, whose embedding table has `rows` rows, and write down how
     their ids are laid out."""
-    layout = find_layout(checkpoint, config, rows)
     with atomic_folder(out) as folder:
+        made = make_sentencepiece(checkpoint, config, folder)
+        layout = find_layout(checkpoint, config, rows, made)
         for name in UPSTREAM_FILES:
             if (checkpoint / name).exists():
                 shutil.copyfile(checkpoint / name, folder / name)
@@ -450,14 +453,24 @@ def import_tokenizer(checkpoint: Path, config: dict, rows: int, out: Path) -> To
     return load_tokenizer(out)
 
 
-def find_layout(checkpoint: Path, config: dict, rows: int) -> Layout:
+def make_sentencepiece(checkpoint: Path, config: dict, folder: Path) -> Path | None:
+    """The SentencePiece file of an XLM-R that was saved with nothing but a tokenizer.json."""
+    given = checkpoint / "tokenizer.json"
+    if config.get("model_type") != "xlm-roberta" or (checkpoint / SPIECE).exists() or not given.exists():
+        return None
+    made = folder / "made.model"
+    made.write_bytes(to_bytes(from_tokenizer_json(read_json(given), str(given))))
+    return made
+
+
+def find_layout(checkpoint: Path, config: dict, rows: int, made: Path | None) -> Layout:
     model_type = str(config.get("model_type"))
     if model_type in ("bert", "electra"):
         return bert_layout(checkpoint, model_type, rows)
     if model_type == "ernie_m":
         return ernie_m_layout(checkpoint, rows)
     if model_type in ("xlm-roberta", "mbart"):
-        return xlm_r_layout(checkpoint, model_type, rows)
+        return xlm_r_layout(made or checkpoint / SPIECE, model_type, rows)
     if model_type == "mt5":
         return mt5_layout(checkpoint, rows)
     raise UserError(
@@ -466,9 +479,8 @@ def find_layout(checkpoint: Path, config: dict, rows: int) -> Layout:
     )
 
 
-def xlm_r_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
+def xlm_r_layout(path: Path, model_type: str, rows: int) -> Layout:
     """Two ids more than the file has pieces, for <pad> and <mask>; mBART's language codes lie before <mask>."""
-    path = checkpoint / "sentencepiece.bpe.model"
     pieces = load_pieces(path)
     if (pieces.unk_id(), pieces.bos_id(), pieces.eos_id()) != (0, 1, 2):
         raise UserError(f"{path}: expected the special pieces <unk> 0, <s> 1, </s> 2")
@@ -495,14 +507,14 @@ def mt5_layout(checkpoint: Path, rows: int) -> Layout:
 
 
 def ernie_m_layout(checkpoint: Path, rows: int) -> Layout:
-    load_pieces(checkpoint / "sentencepiece.bpe.model")
+    load_pieces(checkpoint / SPIECE)
     return Layout(
         "ernie-m",
         "ernie_m",
         rows,
         *bert_specials(checkpoint / "vocab.txt", rows),
         pair_separators=2,
-        sentencepiece="sentencepiece.bpe.model",
+        sentencepiece=SPIECE,
         vocabulary="vocab.txt",
         lower_case=bool(read_json(checkpoint / "tokenizer_config.json").get("do_lower_case", False)),
     )

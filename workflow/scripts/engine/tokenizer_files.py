@@ -12,18 +12,17 @@ does. How the two are the same, part by part:
 import base64
 import json
 import shutil
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from atomic import write_json, write_text
+from engine.sentencepiece_file import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceFile, read_sentencepiece
 from engine.tokenizer import (
     BOS,
     EOS,
     LONGEST_WORD,
     PAD,
     SPACE,
+    SPIECE,
     UNK,
     UPSTREAM_FILES,
     Imported,
@@ -32,10 +31,6 @@ from engine.tokenizer import (
     WordPiece,
 )
 from errors import UserError
-
-UNIGRAM, BPE = 1, 2  # trainer_spec.model_type
-NORMAL, USER_DEFINED = 1, 4  # of pieces
-SPIECE = "sentencepiece.bpe.model"  # the name that transformers looks for
 
 
 def write_hugging_face_tokenizer(
@@ -85,7 +80,7 @@ def write_settings(folder: Path, settings: dict) -> None:
     write_json(folder / "special_tokens_map.json", names)
 
 
-def sentencepiece_settings(model: "SentencePieceFile", max_length: int, sides: bool) -> dict:
+def sentencepiece_settings(model: SentencePieceFile, max_length: int, sides: bool) -> dict:
     """XLM-R's class where it does what the model does: of others it would rebuild the tokenizer in its own way."""
     inputs = ["input_ids", "token_type_ids", "attention_mask"] if sides else ["input_ids", "attention_mask"]
     return {
@@ -107,7 +102,7 @@ def sentencepiece_settings(model: "SentencePieceFile", max_length: int, sides: b
 # tokenizer.json
 
 
-def sentencepiece_json(model: "SentencePieceFile", path: Path, specials: dict[str, int], template: dict) -> dict:
+def sentencepiece_json(model: SentencePieceFile, path: Path, specials: dict[str, int], template: dict) -> dict:
     if model.whitespace_as_suffix or not model.escape_whitespaces or not model.add_dummy_prefix:
         raise UserError(
             f"{path}: a SentencePiece model that treats spaces in its own way; no tokenizer.json can say it"
@@ -163,7 +158,7 @@ def added(token: str, number: int, special: bool) -> dict:
     }
 
 
-def spaces_of(model: "SentencePieceFile") -> dict:
+def spaces_of(model: SentencePieceFile) -> dict:
     """normalizer and pre_tokenizer; for models like XLM-R's what transformers makes of XLM-R."""
     normalizers: list[dict] = []
     if model.charsmap:
@@ -184,7 +179,7 @@ def spaces_of(model: "SentencePieceFile") -> dict:
     return {"normalizer": {"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": metaspace}
 
 
-def decoder_of(model: "SentencePieceFile") -> dict:
+def decoder_of(model: SentencePieceFile) -> dict:
     if model.like_xlm_r:
         return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
     decoders = [
@@ -196,7 +191,7 @@ def decoder_of(model: "SentencePieceFile") -> dict:
     return {"type": "Sequence", "decoders": decoders}
 
 
-def merges_of(model: "SentencePieceFile") -> list[list[str]]:
+def merges_of(model: SentencePieceFile) -> list[list[str]]:
     """Pairs of pieces that make a piece, best score first. SentencePiece takes the leftmost of two equal ones: for
     aba in ab-a-ba that is the pair with the longer left side."""
     pieces = {piece.text: piece.score for piece in model.pieces if piece.kind == NORMAL}
@@ -262,94 +257,3 @@ def pair_template(first: str, end: str, ids: dict[str, int], separators: int, si
 
 def special(token: str, side: int = 0) -> dict:
     return {"SpecialToken": {"id": token, "type_id": side}}
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# SentencePiece's file: a protocol buffer
-
-
-@dataclass(frozen=True)
-class Piece:
-    text: str
-    score: float
-    kind: int
-
-
-@dataclass(frozen=True)
-class SentencePieceFile:
-    pieces: list[Piece]
-    algorithm: int
-    byte_fallback: bool
-    whitespace_as_suffix: bool
-    charsmap: bytes
-    add_dummy_prefix: bool
-    remove_extra_whitespaces: bool
-    escape_whitespaces: bool
-
-    @property
-    def like_xlm_r(self) -> bool:
-        """Unigram, characters mapped (all white space to spaces), spaces trimmed, no bytes."""
-        trimmed = self.remove_extra_whitespaces and bool(self.charsmap)
-        return self.algorithm == UNIGRAM and trimmed and not self.byte_fallback
-
-
-def read_sentencepiece(path: Path) -> SentencePieceFile:
-    """What sentencepiece_model.proto of SentencePiece calls ModelProto."""
-    try:
-        parts = list(fields(path.read_bytes()))
-        pieces = [piece_of(dict(fields(content))) for number, content in parts if number == 1]
-        trainer, normalizer = (
-            dict(fields(b"".join(content for number, content in parts if number == wanted))) for wanted in (2, 3)
-        )
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such SentencePiece model") from None
-    except (IndexError, struct.error, TypeError, ValueError):
-        raise UserError(f"{path}: not a whole SentencePiece model; make it again") from None
-    return SentencePieceFile(
-        pieces=pieces,
-        algorithm=trainer.get(3, UNIGRAM),
-        byte_fallback=bool(trainer.get(35, 0)),
-        whitespace_as_suffix=bool(trainer.get(24, 0)),
-        charsmap=normalizer.get(2, b""),
-        add_dummy_prefix=bool(normalizer.get(3, 1)),
-        remove_extra_whitespaces=bool(normalizer.get(4, 1)),
-        escape_whitespaces=bool(normalizer.get(5, 1)),
-    )
-
-
-def piece_of(content: dict) -> Piece:
-    (score,) = struct.unpack("<f", content.get(2, bytes(4)))
-    return Piece(content[1].decode(), score, content.get(3, NORMAL))
-
-
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message, in order."""
-    place = 0
-    while place < len(message):
-        key, place = varint(message, place)
-        match key & 7:
-            case 0:
-                value, place = varint(message, place)
-                yield key >> 3, value
-                continue
-            case 1:
-                size = 8
-            case 2:
-                size, place = varint(message, place)
-            case 5:
-                size = 4
-            case other:
-                raise ValueError(f"wire type {other}")
-        if place + size > len(message):
-            raise ValueError("cut short")
-        yield key >> 3, message[place : place + size]
-        place += size
-
-
-def varint(message: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and the place behind it."""
-    number = shift = 0
-    while message[place] & 0x80:
-        number |= (message[place] & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-    return number | message[place] << shift, place + 1
