@@ -566,8 +566,8 @@ def test_xlm_r_comes_in_from_a_tokenizer_json_alone(lines: list[str], xlm_r: Pat
             import_tokenizer(tmp_path / "saved", {"model_type": "xlm-roberta"}, own.vocabulary_size, tmp_path / "no")
 
 
-def test_merges_are_taken_from_the_left_as_sentencepiece_takes_them(tmp_path: Path) -> None:
-    """ababa: ab and ba first, and then aba from the left of ab-ab-a and of ab-a-ba."""
+def test_merges_are_those_of_sentencepiece_on_every_word_of_two_letters(tmp_path: Path) -> None:
+    """Where two pairs overlap that make the same piece, as in ab-a-ba, the leftmost goes first."""
     special = [Piece("<unk>", 0, 2), Piece("<s>", 0, 3), Piece("</s>", 0, 3)]
     texts = ["aba", "bab", "ab", "ba", "▁", "a", "b"]
     for order in ([2, 3, 0], [3, 2, 0], [2, 3, 1, 0], [3, 2, 1, 0]):

@@ -37,7 +37,7 @@ SPIECE = "sentencepiece.bpe.model"  # the name that transformers looks for
 SPACE = "▁"  # what SentencePiece writes for a space
 PADDING_ROWS = 1024  # tables are padded to a multiple of 64 or 128; more rows without a token are a torn vocabulary
 LONGEST_WORD = 100  # characters of a word that WordPiece cuts
-REMEMBERED_WORDS = 1 << 20
+REMEMBERED_WORDS = 1 << 18
 ERNIE_MARKS = frozenset(",;:.?!~，；：。？！《》【】")
 HAN_BLOCKS = (
     (0x3400, 0x4DBF),

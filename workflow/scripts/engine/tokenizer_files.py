@@ -192,8 +192,8 @@ def decoder_of(model: SentencePieceFile) -> dict:
 
 
 def merges_of(model: SentencePieceFile) -> list[list[str]]:
-    """Pairs of pieces that make a piece, best score first. SentencePiece takes the leftmost of two equal ones: for
-    aba in ab-a-ba that is the pair with the longer left side."""
+    """Pairs of pieces that make a piece, best score first. To SentencePiece all pairs of one piece are equal, and the
+    leftmost in the text goes first; nothing found so far depends on their order here."""
     pieces = {piece.text: piece.score for piece in model.pieces if piece.kind == NORMAL}
     merges = []
     for text in sorted(pieces, key=lambda text: -pieces[text]):
