@@ -19,7 +19,7 @@ sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 from corpusio import read_lines, zst_writer  # noqa: E402
 from encode_corpus import encoded_batches  # noqa: E402
 from engine.shards import sha256_of, write_shard  # noqa: E402
-from engine.tokenizer import Tokenizer  # noqa: E402
+from engine.tokenizer import load_tokenizer  # noqa: E402
 from errors import UserError, run_main  # noqa: E402
 from textfilters import normalise  # noqa: E402
 from train_vocabulary import train  # noqa: E402
@@ -75,12 +75,12 @@ def main() -> int:
         vocabulary = args.vocabulary or Path(folder, "spm.model")
         if not args.vocabulary:
             train(iter(lines[:20000]), vocabulary, args.vocabulary_size)
-        tokenizer = Tokenizer(vocabulary)
+        tokenizer = load_tokenizer(vocabulary)
         text = Path(folder, "0.clean.txt.zst")
         with zst_writer(text) as out:
             for i in range(0, len(lines), 8):  # documents of eight lines
                 out.write("\n".join(lines[i : i + 8]) + "\n\n")
-        tokens = sum(map(len, tokenizer.encode_pieces(lines, args.threads)))
+        tokens = sum(map(len, tokenizer.encode(lines, args.threads)))
 
         def shard() -> None:
             write_shard(
@@ -88,15 +88,16 @@ def main() -> int:
                 encoded_batches(tokenizer, text, "mono", args.threads),
                 "mono",
                 tokenizer.vocabulary_size,
-                sha256_of(vocabulary),
+                tokenizer.sha256,
                 sha256_of(text),
             )
 
         def batch(form: object) -> Callable[[], object]:
             return lambda: tokenizer.pieces.encode(lines, num_threads=args.threads, return_type=form)
 
-        # its two forms of result, lists and arrays: the faster one is the measure
-        *forms, ours = times_in_turns([batch(int), batch("numpy"), shard], args.repeats)
+        # its two forms of result, lists and arrays: the faster one is the measure; WordPiece has lists alone
+        plain = [batch(int), batch("numpy")] if tokenizer.shifted else [lambda: tokenizer.encode(lines)]
+        *forms, ours = times_in_turns([*plain, shard], args.repeats)
         theirs = min(forms, key=median)
     result = {
         "lines": len(lines),

@@ -29,7 +29,16 @@ from corpusio import zst_writer
 from engine.heads import encode
 from engine.model import Encoder, ModelConfig
 from engine.rows import answer_windows, pair_rows, sentence_rows
-from engine.sentencepiece_file import BPE, NORMAL, Piece, SentencePieceFile, fields, read_sentencepiece, to_bytes
+from engine.sentencepiece_file import (
+    BPE,
+    NORMAL,
+    Piece,
+    SentencePieceFile,
+    fields,
+    message,
+    read_sentencepiece,
+    to_bytes,
+)
 from engine.shards import open_shards
 from engine.tokenizer import (
     BOS,
@@ -742,6 +751,11 @@ def test_a_torn_or_foreign_sentencepiece_file_is_refused(tmp_path: Path) -> None
     model.write_bytes(whole[:-100])
     with pytest.raises(UserError, match=r"sentencepiece\.bpe\.model: not a SentencePiece model, or not a whole one"):
         import_tokenizer(checkpoint, {"model_type": "xlm-roberta"}, 702, tmp_path / "own")
+    for number in (2, 3):  # a part that SentencePiece does not miss
+        parts = [(key, value) for key, value in fields(whole) if key != number]
+        model.write_bytes(message(*parts))
+        with pytest.raises(UserError, match=r"sentencepiece\.bpe\.model: not a whole SentencePiece model"):
+            import_tokenizer(checkpoint, {"model_type": "xlm-roberta"}, 702, tmp_path / "own")
     sentencepiece_model(MADE, model, vocab_size=700, pad_id=0, unk_id=1, bos_id=2, eos_id=3)
     with pytest.raises(UserError, match=r"expected the special pieces <unk> 0, <s> 1, </s> 2"):
         import_tokenizer(checkpoint, {"model_type": "xlm-roberta"}, 702, tmp_path / "own")

@@ -135,7 +135,7 @@ def parse_arguments() -> SimpleNamespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--recipe", required=True, help="resolved recipe (YAML)")
     parser.add_argument("--encoder", required=True, help="pre-trained model.safetensors")
-    parser.add_argument("--spm", required=True, help="SentencePiece model that the encoder was trained with")
+    parser.add_argument("--spm", required=True, help="vocabulary that the encoder was trained with")
     parser.add_argument("--raw", required=True, help="folder of downloads, laid out <host>/<path>")
     parser.add_argument("--seed", required=True, type=int, help="seed of head, order and dropout")
     parser.add_argument("--out", required=True, help="fine-tuned model.safetensors to write")

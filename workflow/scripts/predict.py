@@ -70,7 +70,7 @@ def parse_arguments() -> SimpleNamespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--recipe", required=True, help="resolved recipe (YAML)")
     parser.add_argument("--model", required=True, help="fine-tuned weights; for retrieval the encoder's")
-    parser.add_argument("--spm", required=True, help="SentencePiece model that the encoder was trained with")
+    parser.add_argument("--spm", required=True, help="vocabulary that the encoder was trained with")
     parser.add_argument("--raw", required=True, help="folder of downloads, laid out <host>/<path>")
     parser.add_argument("--run", required=True, help="name of the pre-training run, for the record")
     parser.add_argument("--scale", required=True, help="name of the scale, for the record")

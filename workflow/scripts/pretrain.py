@@ -840,7 +840,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--run-file", type=Path, required=True, help="resolved run (resolve_run.py writes it)")
     parser.add_argument("--plan", type=Path, required=True, help="sampling plan of this run (plan_sampling.py)")
     parser.add_argument("--shards", type=Path, required=True, help="folder of encoded shards")
-    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or folder of an import")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True, help="final weights, safetensors")
     parser.add_argument("--log-json", type=Path, required=True, help="training log, one JSON object a line")

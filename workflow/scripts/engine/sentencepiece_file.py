@@ -66,6 +66,16 @@ def read_sentencepiece(path: Path) -> SentencePieceFile:
     )
 
 
+def check_whole(path: Path) -> None:
+    """SentencePiece takes a file that was cut between two of its parts, and then normalises nothing."""
+    try:
+        numbers = {number for number, _ in fields(path.read_bytes())}
+    except (IndexError, ValueError):
+        numbers = set()
+    if not {PIECES, TRAINER, NORMALIZER} <= numbers:
+        raise UserError(f"{path}: not a whole SentencePiece model; download it again")
+
+
 def piece_of(content: dict) -> Piece:
     (score,) = struct.unpack("<f", content.get(2, bytes(4)))
     return Piece(content[1].decode(), score, content.get(3, NORMAL))

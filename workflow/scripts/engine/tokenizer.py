@@ -26,7 +26,7 @@ from pathlib import Path
 import sentencepiece
 
 from atomic import SUMS, atomic_folder, check_folder, sha256_of, write_json
-from engine.sentencepiece_file import from_tokenizer_json, to_bytes
+from engine.sentencepiece_file import check_whole, from_tokenizer_json, to_bytes
 from errors import UserError
 from typed import build
 
@@ -482,6 +482,7 @@ def find_layout(checkpoint: Path, config: dict, rows: int, made: Path | None) ->
 def xlm_r_layout(path: Path, model_type: str, rows: int) -> Layout:
     """Two ids more than the file has pieces, for <pad> and <mask>; mBART's language codes lie before <mask>."""
     pieces = load_pieces(path)
+    check_whole(path)
     if (pieces.unk_id(), pieces.bos_id(), pieces.eos_id()) != (0, 1, 2):
         raise UserError(f"{path}: expected the special pieces <unk> 0, <s> 1, </s> 2")
     tokens = pieces.get_piece_size() + 2
@@ -496,6 +497,7 @@ def mt5_layout(checkpoint: Path, rows: int) -> Layout:
     of its first masked span for the other."""
     path = checkpoint / "spiece.model"
     pieces = load_pieces(path)
+    check_whole(path)
     if (pieces.pad_id(), pieces.eos_id(), pieces.unk_id()) != (0, 1, 2):
         raise UserError(f"{path}: expected the special pieces <pad> 0, </s> 1, <unk> 2")
     size = pieces.get_piece_size()
@@ -508,6 +510,7 @@ def mt5_layout(checkpoint: Path, rows: int) -> Layout:
 
 def ernie_m_layout(checkpoint: Path, rows: int) -> Layout:
     load_pieces(checkpoint / SPIECE)
+    check_whole(checkpoint / SPIECE)
     return Layout(
         "ernie-m",
         "ernie_m",
