@@ -226,7 +226,7 @@ def half_trained(model: Seq2Seq) -> Seq2Seq:
         F.cross_entropy(logits_NV, target_BT[:, 1:][real_BT[:, 1:]]).backward()
         optimizer.step()
     with torch.no_grad():
-        model.mlm_head.bias[[BOS, PAD, -1]] += 4.0  # would be said, were they not forbidden
+        model.mlm_head.bias[[BOS, PAD, -1]] += 16.0  # would be said, were they not forbidden
     return model
 
 
@@ -274,7 +274,7 @@ def ours(model: nn.Module, case: Case, tokenizer: Tokenizer) -> dict[str, object
     if case.decoder:
         targets_BT, _ = pad([[EOS, *row[1:-1]] for row in reversed(rows)])
         found = {"logits": model.logits(model(tokens_BT, real_BT, targets_BT)), "real": targets_BT != PAD}
-        searches = {"greedy": (1, 1.0), "beams": (3, 1.0), "recipe": (4, 3.0)}
+        searches = {"greedy": (1, 1.0), "beams": (3, 1.0), "recipe": (6, 5.0)}
         return found | {name: translate_rows(model, rows, *how, most=0, extra=37) for name, how in searches.items()}
     languages = [LANGUAGES[i % len(LANGUAGES)] for i in range(len(rows))]
     states, real_BT = encode(model.encoder, rows, languages, all_layers=True)
@@ -342,7 +342,7 @@ def exported(
     root, found = tmp_path_factory.mktemp("exported"), {}
     recipe = {"task": "wmt14-en-de", "version": 1, "kind": "translation", "metric": "bleu", "metrics": ["bleu"]}
     recipe |= {"chance": {"bleu": "0"}, "datasets": {}, "languages": ["de"], "counts": {}, "setting": "pretrained-init"}
-    recipe["recipe"] = {"name": "default", "max_length": 30, "beam": 4, "penalty": 3.0, "snapshots": 1}
+    recipe["recipe"] = {"name": "default", "max_length": 30, "beam": 6, "penalty": 5.0, "snapshots": 1}
     (root / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     for name, case in CASES.items():
         path, model = save(root / name / "model.safetensors", case, tokenizer)
@@ -392,6 +392,14 @@ def test_generate_says_what_our_search_says(name, search, exported, theirs, toke
     expected = ours(exported[name][0], CASES[name], tokenizer)[search]
     assert len({len(row) for row in expected}) > 1 and max(map(len, expected)) < 37  # none reaches the limit
     assert said == expected
+
+
+def test_the_search_of_the_recipe_is_in_the_folder(exported, vocabulary, tmp_path):
+    folder = exported["translation, 1 of 3"][1]
+    without = export(tmp_path / "out", folder.parent / "model.safetensors", vocabulary)
+    for own, expected in ((folder, (6, 5.0)), (without, (5, 1.0))):
+        settings = json.loads((own / "generation_config.json").read_text())
+        assert (settings["num_beams"], settings["length_penalty"]) == expected
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.model.get("languages")])
