@@ -316,6 +316,19 @@ def test_wordpiece_is_that_of_transformers(lines: list[str], bert: Path) -> None
     assert in_their_ids(tokenizer, rows) == theirs(lines[:30], lines[5:35])["input_ids"]
 
 
+def test_bert_comes_in_from_a_tokenizer_json_alone(lines: list[str], bert: Path, tmp_path: Path) -> None:
+    """transformers 5 saves nothing else of it but its settings, which other programs leave out."""
+    AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path / "saved")
+    assert not (tmp_path / "saved/vocab.txt").exists()
+    rows = len(tokens_in(bert))
+    wanted = imported(bert, "bert", rows).encode(lines)
+    for without in ((), ("tokenizer_config.json",)):
+        for name in without:
+            (tmp_path / "saved" / name).unlink()
+        tokenizer = import_tokenizer(tmp_path / "saved", {"model_type": "bert"}, rows, tmp_path / "own")
+        assert tokenizer.encode(lines) == wanted
+
+
 @pytest.mark.parametrize("lower", [False, True])
 def test_every_character_is_cleaned_as_by_the_tokenizers_library(lower: bool) -> None:
     """Its tables are of an older Unicode than Python's: what is not yet in 3.2 may be of another kind there."""

@@ -524,7 +524,7 @@ def ernie_m_layout(checkpoint: Path, rows: int) -> Layout:
 
 
 def bert_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
-    settings = read_json(checkpoint / "tokenizer_config.json")
+    settings = bert_settings(checkpoint)
     vocabulary = "vocab.txt" if (checkpoint / "vocab.txt").exists() else "tokenizer.json"
     if vocabulary == "tokenizer.json" and not (checkpoint / vocabulary).exists():
         raise UserError(f"{checkpoint / 'vocab.txt'}: no such file; download the whole checkpoint")
@@ -546,6 +546,17 @@ def bert_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
         strip_accents=bool(lower_case if strip_accents is None else strip_accents),
         space_cjk=bool(settings.get("tokenize_chinese_chars", True)),
     )
+
+
+def bert_settings(checkpoint: Path) -> dict:
+    """Of tokenizer_config.json; what it does not say is in tokenizer.json, if that is there."""
+    normalizer = read_json(checkpoint / "tokenizer.json").get("normalizer") or {}
+    names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+    names |= {"tokenize_chinese_chars": "handle_chinese_chars"}
+    if normalizer.get("type") != "BertNormalizer":
+        names = {}
+    settings = {ours: normalizer[theirs] for ours, theirs in names.items() if theirs in normalizer}
+    return settings | read_json(checkpoint / "tokenizer_config.json")
 
 
 def bert_specials(path: Path, rows: int) -> list[Special]:
