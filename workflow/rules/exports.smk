@@ -37,7 +37,7 @@ rule export_model:
         "--out {output.folder} > {log} 2>&1"
 
 
-rule export_finetuned:
+rule export_model_finetuned:
     input:
         script="workflow/scripts/export_model.py",
         hub=HUB_FILES,
@@ -51,9 +51,9 @@ rule export_finetuned:
     output:
         folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/export_finetuned/{run}/{task}/{setting}/seed-{seed}.log",
+        "results/{scale}/logs/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/export_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "results/{scale}/benchmarks/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
         task=plan.any_of(NOT_TRANSLATED),
@@ -73,7 +73,7 @@ rule export_finetuned:
         "--scores {params.scores} --out {output.folder} > {log} 2>&1"
 
 
-rule export_translator:
+rule export_model_translator:
     input:
         script="workflow/scripts/export_model.py",
         hub=HUB_FILES,
@@ -87,9 +87,9 @@ rule export_translator:
     output:
         folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/export_translator/{run}/{task}/{setting}/seed-{seed}.log",
+        "results/{scale}/logs/export_model_translator/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/export_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "results/{scale}/benchmarks/export_model_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
         task=TRANSLATED,
@@ -107,9 +107,3 @@ rule export_translator:
         "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
         "--before {input.before} --cost {input.cost} --recipe {input.recipe} --scale {input.scale} "
         "--scores {params.scores} --out {output.folder} > {log} 2>&1"
-
-
-# Every run before fine-tuning, and the translation models that tables name. A fine-tuned model is asked for by its folder.
-rule exports:
-    input:
-        exported_folders,
