@@ -39,16 +39,26 @@ from engine.ahead import ahead
 from engine.assembly import decoder_of_veco
 from engine.attention import has_flash_attention
 from engine.attention_rules import Tokens
-from engine.checkpoint import describe_model, load_state, load_weights, save_state, save_weights, sole_use
+from engine.checkpoint import (
+    describe_model,
+    described_model,
+    load_state,
+    load_weights,
+    save_state,
+    save_weights,
+    sole_use,
+)
 from engine.compiling import compile_parts
 from engine.config import InitConfig, ObjectiveConfig, RunConfig, content_hash, load_run
 from engine.data import Mixture, Rows, Source, language_codes
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
-from engine.model import Encoder, MaskedLanguageModelHead
+from engine.formats import without_token_types
+from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch, Number, whole_width
 from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
+from engine.prenorm import PreNormConfig
 from engine.randomness import stable_hash
 from engine.shards import read_manifest, sha256_of, sha256_of_manifests, verify_shards
 from engine.tokenizer import load_tokenizer, vocabulary_sum
@@ -464,6 +474,7 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
             f"{path}: weights of run {metadata.get('run', '?')} ({metadata.get('run_hash', 'no hash')}), not of "
             f"{init.run} ({init.run_hash}); train {init.run} again"
         )
+    given = fitted(given, metadata, model.encoder.config, path)
     own = model.state_dict()
     if init.decoder:
         given = given | decoder_of_veco(given, model.encoder.config, len(model.decoder.blocks), init.decoder)
@@ -487,6 +498,28 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
         file=sys.stderr,
     )
     return metadata
+
+
+def fitted(given: dict[str, Tensor], metadata: dict[str, str], model: ModelConfig, path: Path) -> dict[str, Tensor]:
+    """The weights for the run's own shape: what no shape of a tensor shows must be equal, and the vector that every
+    token of XLM-R gets goes into the positions of a model without token types."""
+    if "model" not in metadata:
+        raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata); train it again")
+    described = described_model(metadata)
+    if isinstance(described, PreNormConfig):
+        raise UserError(f"{path}: {described.pre_norm} normalises before its sublayers; no run can start from it")
+    for key in ("heads", "layer_norm_eps"):
+        if getattr(described, key) != getattr(model, key):
+            raise UserError(
+                f"{path}: cannot start from it: model.{key} is {getattr(described, key)} there and "
+                f"{getattr(model, key)} in the run"
+            )
+    if not model.token_types and described.token_types > 1:
+        raise UserError(
+            f"{path}: cannot start from it: it tells {described.token_types} sides of a pair apart; set "
+            f"model.token_types to {described.token_types}"
+        )
+    return given if model.token_types or not described.token_types else without_token_types(given)
 
 
 def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:
