@@ -152,6 +152,8 @@ CASES = {
     },
 }
 
+IN_BF16 = ["xlm-r", "all at once", "translation, 3 of 3"]
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Our models
@@ -354,6 +356,7 @@ def exported(
 @pytest.fixture(scope="module")
 def theirs(exported: dict, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     jobs = {name: job_of(folder, CASES[name], tokenizer) for name, (_, folder) in exported.items()}
+    jobs |= {f"{name}, bf16": jobs[name] | {"more": {"dtype": "bfloat16"}, "searches": {}} for name in IN_BF16}
     return read_by_transformers(tmp_path_factory.mktemp("theirs"), jobs)
 
 
@@ -406,6 +409,15 @@ def test_the_search_of_the_recipe_is_in_the_folder(exported, vocabulary, tmp_pat
 def test_languages_have_the_numbers_that_they_were_trained_with(name, theirs):
     assert theirs[name]["languages"] == [0, 1, 2, 1]  # one that nobody knows passes for English
     assert theirs[name]["english"]
+
+
+@pytest.mark.parametrize("name", IN_BF16)
+def test_the_weights_can_be_read_as_bf16(name, theirs):
+    found, whole = theirs[f"{name}, bf16"], theirs[name]
+    assert "error" not in found, found["error"]
+    assert found["dtype"] == "torch.bfloat16"
+    off = (found["logits"].float() - whole["logits"]).square().mean().sqrt() / whole["logits"].std()
+    assert 0 < off < 0.05
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -607,6 +619,19 @@ def test_the_card_says_where_the_model_comes_from(with_run, tmp_path, tokenizer)
     assert "| older |" not in text  # the score of other weights
     for words in (model_card.XLM, model_card.XLM_R, "bfloat16", "AutoModelForMaskedLM.from_pretrained"):
         assert words in text
+
+
+def test_a_published_checkpoint_has_a_licence_too(with_run, tmp_path, repository):
+    config = plan.load_config(repository, {"scale": "paper"})
+    hub, local = plan.resolve_run(config, "published-mbert"), tmp_path / "local.yaml"
+    before = tmp_path / "before.yaml"
+    before.write_text(yaml.safe_dump(hub))
+    local.write_text(yaml.safe_dump(hub | {"name": "mine", "source": {"folder": "somewhere"}}))
+    head, _ = with_run("ppa-250k", "smoke", "--before", before, local)
+    name = hub["source"]["hub"]
+    stated = {one.licence for id_, one in config.datasets.items() if id_.startswith(f"hub/{name}/")}
+    assert stated and set(head["data_licences"][name].split("; ")) == stated
+    assert head["data_licences"]["checkpoint of mine"].startswith("unclear")
 
 
 def test_a_run_answers_for_the_data_of_those_before_it(with_run, tmp_path):

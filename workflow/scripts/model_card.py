@@ -16,7 +16,7 @@ from atomic import check_seal
 from datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.model import FIRST_POSITION, ModelConfig
 from errors import UserError
-from plan import TRAIN_PARTS
+from plan import HUB, TRAIN_PARTS
 from scores import BY_UPDATE, group_paths, load_results, read_content, summarise
 from yamlfiles import read_scale, read_yaml
 
@@ -340,7 +340,11 @@ def corpora_of(runs: list[dict], recipe: dict | None, tsv: Path) -> list[Corpus]
         ids.setdefault(name, set()).update(found)
 
     for run in runs:
-        data = run.get("data", {})
+        data, source = run.get("data", {}), run.get("source", {})
+        if hub := source.get("hub"):
+            note(hub, "published weights", [id_ for id_ in datasets if id_.startswith(f"{HUB}{hub}/")])
+        elif source:
+            note(f"checkpoint of {run['name']}", "published weights", [])
         for code in data.get("mono", {}).get("languages", []):
             note(data["mono"]["corpus"], code, mono_ids(data["mono"]["corpus"], code, datasets, languages))
         for pair, names in data.get("bitext", {}).get("corpora", {}).items():
@@ -358,7 +362,7 @@ def licences(ids: Iterable[str], datasets: dict[str, Dataset]) -> tuple[str, ...
         if id_ not in datasets:
             raise UserError(f"config/datasets.tsv, column id: no row {id_}; add it, with its licence")
         found.add(datasets[id_].licence)
-    return tuple(sorted(plain(licence) for licence in found))
+    return tuple(sorted(plain(licence) for licence in found or {""}))
 
 
 def plain(licence: str) -> str:
