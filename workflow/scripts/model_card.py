@@ -194,10 +194,10 @@ def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
     if not names:
         return "The encoder was not trained: its weights are random, to compare with."
     lines = [f"- `{name}`: {METHODS[name][0]} ({METHODS[name][1]})" for name in dict.fromkeys(names)]
-    start = f" It started from the weights of `{run['init']['run']}`." if run.get("init") else ""
+    start = f", from the weights of `{run['init']['run']}`" if run.get("init") else ""
     known = ", ".join(f"`{one['name']}`" for one in before)
-    start += f" Before it: {known}." if known else ""
-    return f"What it was trained on, run `{run['name']}`:{start}\n\n" + "\n".join(lines)
+    behind = [f"Before it: {known}."] if known else []
+    return "\n\n".join([f"Run `{run['name']}` was trained{start}, on:", "\n".join(lines), *behind])
 
 
 def scale_section(scale: dict, name: str) -> str:
