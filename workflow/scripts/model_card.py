@@ -169,13 +169,14 @@ def title(exported: Exported) -> str:
 
 def introduction(exported: Exported, run: dict | None, before: list[dict]) -> list[str]:
     model, metadata = exported.model, exported.metadata
+    decoder = f" and {layers} in the decoder" if (layers := exported.config.get("decoder_layers")) else ""
     shape = (
-        f"{model.layers} layers of width {model.width}, {model.heads} heads, {model.vocabulary:,} token ids, inputs of "
+        f"{model.layers} layers{decoder} of width {model.width}, {model.heads} heads, {model.vocabulary:,} token ids, inputs of "
         f"at most {model.positions - FIRST_POSITION} tokens"
     )
     kind = "A multilingual Transformer encoder"
     if exported.config.get("is_encoder_decoder"):
-        kind = f"An encoder of {model.layers} and a decoder of {exported.config['decoder_layers']} layers"
+        kind = "A multilingual Transformer with encoder and decoder"
     own = f"{kind} of Parallax, which reproduces cross-lingual pre-training: {shape}."
     if metadata.get("task"):
         own += (
