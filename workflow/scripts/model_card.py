@@ -171,8 +171,8 @@ def introduction(exported: Exported, run: dict | None, before: list[dict]) -> li
     model, metadata = exported.model, exported.metadata
     decoder = f" and {layers} in the decoder" if (layers := exported.config.get("decoder_layers")) else ""
     shape = (
-        f"{model.layers} layers{decoder} of width {model.width}, {model.heads} heads, {model.vocabulary:,} token ids, inputs of "
-        f"at most {model.positions - FIRST_POSITION} tokens"
+        f"{model.layers} layers{decoder} of width {model.width}, {model.heads} heads, {model.vocabulary:,} token ids, "
+        f"inputs of at most {model.positions - FIRST_POSITION} tokens"
     )
     kind = "A multilingual Transformer encoder"
     if exported.config.get("is_encoder_decoder"):
