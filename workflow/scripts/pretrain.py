@@ -463,7 +463,9 @@ def is_whole(line: str) -> bool:
         return False
 
 
-def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) -> dict[str, str]:
+def load_initial_weights(
+    model: nn.Module, init: InitConfig, path: Path | None, vocabulary_sha256: str | None = None
+) -> dict[str, str]:
     """Copy another run's weights; every weight that is not copied must have been announced as fresh. The metadata of
     the file."""
     if path is None:
@@ -473,6 +475,12 @@ def load_initial_weights(model: nn.Module, init: InitConfig, path: Path | None) 
         raise UserError(
             f"{path}: weights of run {metadata.get('run', '?')} ({metadata.get('run_hash', 'no hash')}), not of "
             f"{init.run} ({init.run_hash}); train {init.run} again"
+        )
+    known = metadata.get("vocabulary_sha256")
+    if known and vocabulary_sha256 and known != vocabulary_sha256:
+        raise UserError(
+            f"{path}: of another vocabulary (sha256 {known}) than the text is encoded with ({vocabulary_sha256}); in "
+            f"the scale write vocabulary: {{of: {init.run}}}"
         )
     given = fitted(given, metadata, model.encoder.config, path)
     own = model.state_dict()
@@ -621,7 +629,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     model = PretrainingModel(run)
     if run.model.languages:
         model.encoder.language_codes = languages_of(run)
-    start = load_initial_weights(model, run.init, arguments.init) if run.init else {}
+    start = load_initial_weights(model, run.init, arguments.init, vocabulary_sha256) if run.init else {}
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
     trained = int(start.get("steps", 0)) > 0  # then so are the residuals

@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -140,6 +141,11 @@ class Layout:
     lower_case: bool = False
     strip_accents: bool = False
     space_cjk: bool = False
+
+    def is_ours(self) -> bool:
+        """SentencePiece's pieces under our ids: XLM-R, InfoXLM, XLM-Align."""
+        plain = self.kind == "sentencepiece" and self.model_type == "xlm-roberta" and self.sentencepiece
+        return bool(plain) and self.order() == list(range(self.rows))
 
     def order(self) -> list[int]:
         return id_order(self.rows, self.bos.id, self.pad.id, self.eos.id, self.unk.id, self.mask.id)
@@ -420,10 +426,13 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
 
 
 def vocabulary_sum(path: str | Path) -> str:
-    """sha256 of a file, or of the sums of a folder's files: that of the SHA256SUMS beside them."""
+    """sha256 of a file, or of the sums of a folder's files: that of the SHA256SUMS beside them. Of a folder of XLM-R's
+    vocabulary it is that of the SentencePiece file, which is in our layout: text encoded with it serves both."""
     folder = Path(path)
     if not folder.is_dir():
         return sha256_of(folder)
+    if (folder / LAYOUT).exists() and (own := read_layout(folder)).is_ours():
+        return sha256_of(folder / own.sentencepiece)
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     lines = (f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -583,10 +592,11 @@ def read_vocabulary(path: Path) -> list[str]:
         raise UserError(f"{path}:{line}: not UTF-8; download it again") from None
     lines = text.removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]
-    first: dict[str, int] = {}
+    last: dict[str, int] = {}
     for number, token in enumerate(tokens, start=1):
-        if (before := first.setdefault(token, number)) != number:
-            raise UserError(f"{path}:{number}: {token!r} stands in line {before} already; download it again")
+        if (before := last.get(token)) is not None:  # transformers takes the later one too, and says nothing
+            print(f"warning: {path}:{number}: {token!r} stands in line {before} too; this line counts", file=sys.stderr)
+        last[token] = number
     return tokens
 
 
