@@ -36,6 +36,7 @@ include: "workflow/rules/claims.smk"
 include: "workflow/rules/audit.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/site.smk"
+include: "workflow/rules/exports.smk"
 
 
 # Everything that pre-training and translation models read, for every run that a table asks for.
@@ -70,6 +71,12 @@ rule pages:
 rule formats:
     input:
         formatted_tables,
+
+
+# Models as Hugging Face folders: every run before fine-tuning, and the translation models that tables name (docs/exports.md).
+rule exports:
+    input:
+        exported_folders,
 
 
 # What the cleaning rules caught and missed; only the generated world has a gold list of its dirt.

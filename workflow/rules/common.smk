@@ -614,6 +614,84 @@ def cleaning_report(wildcards):
     return f"{S}/corpus/cleaning-report.json"
 
 
+# --- exports ---------------------------------------------------------------------------------------------------------
+
+
+HUB_FILES = [
+    f"workflow/scripts/hub/{name}.py"
+    for name in (
+        "configuration_parallax",
+        "modeling_parallax",
+        "modeling_parallax_translation",
+    )
+]
+
+
+def exported_folders(wildcards):
+    """Every run before fine-tuning, and the translation models that tables name."""
+    before = [Path(path).parent.relative_to(f"{S}/runs") for path in pretrain_outputs()]
+    after = [
+        f"{run}/{task}/{setting}/seed-{seed}"
+        for run, task, setting in TRANSLATORS
+        for seed in PLAN.seeds
+    ]
+    return [f"{S}/exported/{folder}" for folder in [*before, *after]]
+
+
+def exported_run(wildcards):
+    return f"{S}/runs/{plan.trained_run(PLAN, wildcards.run)}/run.yaml"
+
+
+def runs_before(wildcards):
+    """The runs that an exported one started from; for a translation model the run itself too."""
+    line = plan.lineage(PLAN, wildcards.run)
+    task = PLAN.tasks[wildcards.task] if hasattr(wildcards, "task") else {}
+    own = task.get("kind") == "translation"
+    names = [plan.trained_run(PLAN, run) for run in (line if own else line[1:])]
+    return [f"{S}/runs/{name}/run.yaml" for name in dict.fromkeys(names)]
+
+
+def exported_cost(wildcards):
+    """What its pre-training took; of somebody's checkpoint nobody knows."""
+    weights = plan.weights_path(PLAN, wildcards.run, exported_seed(wildcards))
+    trained = plan.trained_run(PLAN, wildcards.run) in PLAN.pretrained
+    return str(Path(weights).with_name("cost.json")) if trained else []
+
+
+def exported_seed(wildcards):
+    """Of pre-training: a fine-tuned model is named by its own seed."""
+    seed = int(wildcards.seed)
+    return plan.pretrain_seed(PLAN, seed) if hasattr(wildcards, "task") else seed
+
+
+def exported_scores(wildcards):
+    """The scores of an exported model that are there already."""
+    found = []
+    for run, task, job in NEEDS:
+        translates = PLAN.tasks[task]["kind"] == "translation"
+        if hasattr(wildcards, "task"):
+            weights = (task, job) if translates else plan.trained_as(PLAN, task, job)
+            own = (run, weights) == (wildcards.run, (wildcards.task, wildcards.setting))
+            seeds = [int(wildcards.seed)]
+        else:
+            own = not translates and plan.trained_run(PLAN, run) == wildcards.run
+            seeds = [
+                seed
+                for seed in PLAN.seeds
+                if plan.pretrain_seed(PLAN, seed) == int(wildcards.seed)
+            ]
+        if own:
+            found += [plan.score_path(PLAN, run, task, job, seed) for seed in seeds]
+    return [path for path in found if Path(path).is_file()]
+
+
+def exported_digest(wildcards):
+    """What a card rests on beside its model: its scores, the scale, and the licences of all data."""
+    scores = [Path(path).read_text() for path in exported_scores(wildcards)]
+    licences = {id_: dataset.licence for id_, dataset in PLAN.datasets.items()}
+    return plan.digest([scores, PLAN.scale["description"], WORLD, licences])
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
