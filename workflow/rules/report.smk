@@ -102,7 +102,7 @@ rule plot_figure:
     wildcard_constraints:
         item=FIGURES,
     conda:
-        "../../envs/data.yaml"
+        "../../envs/diagrams.yaml"
     threads: 1
     resources:
         mem_mb=resource("plot_figure", "mem_mb", 2000),
@@ -176,7 +176,7 @@ rule make_document:
     benchmark:
         f"{S}/benchmarks/make_document.tsv"
     conda:
-        "../../envs/data.yaml"
+        "../../envs/diagrams.yaml"
     threads: 1
     resources:
         mem_mb=resource("make_document", "mem_mb", 1000),
