@@ -658,6 +658,8 @@ def test_an_import_has_one_sum_that_changes_with_any_file(tmp_path: Path) -> Non
     assert tokenizer.sha256 == hashlib.sha256((tmp_path / "own" / SUMS).read_bytes()).hexdigest()
     again = import_tokenizer(tmp_path / "bert", {"model_type": "bert"}, 10, tmp_path / "again")
     assert again.sha256 == tokenizer.sha256 and load_tokenizer(tmp_path / "own").sha256 == tokenizer.sha256
+    (tmp_path / "again/.snakemake_timestamp").touch()  # as Snakemake leaves it in every folder that a rule has made
+    assert load_tokenizer(tmp_path / "again").sha256 == tokenizer.sha256
     other = import_tokenizer(tmp_path / "bert", {"model_type": "bert"}, 11, tmp_path / "other")
     assert other.sha256 != tokenizer.sha256
     finetune.check_vocabulary({"vocabulary_sha256": tokenizer.sha256}, "model", str(tmp_path / "own"))

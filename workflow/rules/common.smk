@@ -501,7 +501,8 @@ def checkpoint_files(wildcards):
         folder = plan.checkpoint_folder(PLAN, wildcards.run)
     except UserError as error:
         raise WorkflowError(str(error)) from None
-    return sorted(str(path) for path in folder.iterdir() if path.is_file())
+    files = (path for path in folder.iterdir() if path.is_file())
+    return sorted(str(path) for path in files if not path.name.startswith("."))
 
 
 def checkpoint_folder(wildcards):

@@ -12,7 +12,6 @@ either of two:
 Text is text: a "[MASK]" or "<s>" that somebody typed is encoded like any other word.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -426,16 +425,16 @@ def load_pieces(path: Path) -> sentencepiece.SentencePieceProcessor:
 
 
 def vocabulary_sum(path: str | Path) -> str:
-    """sha256 of a file, or of the sums of a folder's files: that of the SHA256SUMS beside them. Of a folder of XLM-R's
-    vocabulary it is that of the SentencePiece file, which is in our layout: text encoded with it serves both."""
+    """sha256 of a file, or of the SHA256SUMS of a folder, which load_tokenizer compares with its files. Of XLM-R's it
+    is that of the SentencePiece file, which is in our layout: text encoded with the file or the folder serves both."""
     folder = Path(path)
     if not folder.is_dir():
         return sha256_of(folder)
     if (folder / LAYOUT).exists() and (own := read_layout(folder)).is_ours():
         return sha256_of(folder / own.sentencepiece)
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    lines = (f"{sha256_of(folder / name)}  {name}\n" for name in names if name != SUMS)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    if not (folder / SUMS).exists():
+        raise UserError(f"{folder}: no {SUMS} in it, so not the tokenizer of an imported checkpoint; import it again")
+    return sha256_of(folder / SUMS)  # and not of all that lies there: Snakemake leaves a time stamp in folders
 
 
 UPSTREAM_FILES = (
