@@ -20,15 +20,15 @@ from torch import Tensor
 
 from atomic import atomic_folder, write_json, write_text
 from datasets import DATASETS_TSV
-from engine.checkpoint import load_weights, save_weights
+from engine.checkpoint import described_model, load_weights, save_weights
 from engine.formats import FORMATS, own_layout, to_foreign
 from engine.model import FIRST_POSITION, ModelConfig
+from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD, Imported, Tokenizer, load_tokenizer
 from engine.tokenizer_files import write_hugging_face_tokenizer
 from errors import UserError, run_main
 from model_card import Exported, model_card
 from tasks.recipe import Recipe, load_recipe
-from typed import build
 from yamlfiles import read_yaml
 
 HUB = Path(__file__).parent / "hub"
@@ -57,7 +57,7 @@ class Source:
     path: Path
     weights: dict[str, Tensor]
     metadata: dict[str, str]
-    model: ModelConfig
+    model: ModelConfig | PreNormConfig
     tokenizer: Tokenizer
 
     @property
@@ -133,7 +133,7 @@ def read_source(path: Path, vocabulary: Path) -> Source:
         raise UserError(
             f"{vocabulary}: not the vocabulary that {path} was trained with (sha256 {tokenizer.sha256}, not {expected})"
         )
-    model = build(ModelConfig, json.loads(metadata["model"]), "model")
+    model = described_model(metadata)
     if model.vocabulary != tokenizer.vocabulary_size:
         raise UserError(f"{vocabulary}: has {tokenizer.vocabulary_size} ids, and {path} {model.vocabulary}")
     return Source(path, weights, metadata, model, tokenizer)
@@ -205,11 +205,25 @@ def known_layout(source: Source, weights: dict[str, Tensor], kind: str | None) -
         kept = bert_layout(source.model, order)
     config, tensors = to_foreign(source.model, weights, kept, order, kind)
     architecture = (config.get("architectures") or [""])[0]
+    layout = FORMATS[config["model_type"]]
+    if layout.decoder:  # AutoModel would make one of random weights
+        architecture, config["architectures"] = layout.encoder_class, [layout.encoder_class]
+    if architecture == "MBartEncoder":
+        tensors = {named_in_mbart_encoder(name): tensor for name, tensor in tensors.items()}
     return with_labels(config, source, kind), tensors, auto_class_of(architecture)
 
 
+def named_in_mbart_encoder(name: str) -> str:
+    """transformers has a class of mBART's encoder alone, but it does not find it in the names of the whole."""
+    name = name.removeprefix("model.").removeprefix("encoder.")
+    return "embed_tokens.weight" if name == "shared.weight" else name
+
+
 def auto_class_of(architecture: str) -> str:
-    """XLMRobertaForMaskedLM -> AutoModelForMaskedLM, BertModel -> AutoModel."""
+    """XLMRobertaForMaskedLM -> AutoModelForMaskedLM, BertModel -> AutoModel; an encoder without its decoder is read by
+    its own class alone."""
+    if architecture in {layout.encoder_class for layout in FORMATS.values() if layout.decoder}:
+        return architecture
     _, found, task = architecture.partition("For")
     return f"AutoModelFor{task}" if found else "AutoModel"
 
@@ -226,7 +240,9 @@ def bert_layout(model: ModelConfig, order: list[int]) -> dict:
 # Our own layout: the names of our weights, read by the modelling files
 
 
-def needs_own_layout(model: ModelConfig) -> bool:
+def needs_own_layout(model: ModelConfig | PreNormConfig) -> bool:
+    if isinstance(model, PreNormConfig):  # of a checkpoint, whose layout has a place for all of it
+        return False
     return bool(model.relative_bias or model.languages or model.admin or not model.absolute_positions)
 
 

@@ -94,6 +94,15 @@ class Exported:
     def own_code(self) -> bool:
         return self.config["model_type"] == "parallax"
 
+    @property
+    def architecture(self) -> str:
+        return (self.config.get("architectures") or [""])[0]
+
+    @property
+    def writes(self) -> bool:
+        """It has a decoder. config.json of mBART's encoder alone still speaks of one."""
+        return self.architecture == "ParallaxForTranslation"
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -146,7 +155,7 @@ def head(exported: Exported, run: dict | None, before: list[dict], corpora: list
 def pipeline(exported: Exported, run: dict | None) -> str:
     """What the hub lists it under. mBART and mT5 write, but do not translate before they are trained to."""
     translates = not run or any(objective["name"] == "translation" for objective in run.get("objectives", []))
-    if exported.config.get("is_encoder_decoder") and not translates:
+    if exported.writes and not translates:
         return "text2text-generation"
     return PIPELINES.get(exported.auto_class, "feature-extraction")
 
@@ -175,7 +184,7 @@ def introduction(exported: Exported, run: dict | None, before: list[dict]) -> li
         f"inputs of at most {model.positions - FIRST_POSITION} tokens"
     )
     kind = "A multilingual Transformer encoder"
-    if exported.config.get("is_encoder_decoder"):
+    if exported.writes:
         kind = "A multilingual Transformer with encoder and decoder"
     own = f"{kind} of Parallax, which reproduces cross-lingual pre-training: {shape}."
     if metadata.get("task"):
@@ -383,7 +392,7 @@ def loading(exported: Exported) -> str:
     pooled = exported.config.get("architectures") != ["XLMRobertaModel"] or "checkpoint" in exported.metadata
     bare = "" if pooled else ", add_pooling_layer=False"
     lines = [
-        f"from transformers import {', '.join(sorted({auto, 'AutoTokenizer'}))}",
+        *imports(auto),
         "",
         f'tokenizer = AutoTokenizer.from_pretrained("this-folder"{trust})',
         f'model = {auto}.from_pretrained("this-folder"{trust}{bare})',
@@ -413,6 +422,15 @@ def loading(exported: Exported) -> str:
             "It knows the two sides of a pair apart: give the tokenizer both texts, and the model its `token_type_ids`."
         )
     return "\n\n".join(words)
+
+
+def imports(auto: str) -> list[str]:
+    if auto == "MBartEncoder":  # the one class that has to be asked for by its module
+        return [
+            "from transformers import AutoTokenizer",
+            f"from transformers.models.mbart.modeling_mbart import {auto}",
+        ]
+    return [f"from transformers import {', '.join(sorted({auto, 'AutoTokenizer'}))}"]
 
 
 LEFT_OUT = {
