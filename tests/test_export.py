@@ -851,6 +851,51 @@ def test_what_was_made_of_a_checkpoint_keeps_its_tokenizer(spm, tokenizer, tmp_p
     assert said == [[own.order[i] for i in row] for row in expected]
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("types", [0, 1])
+def test_a_model_without_sides_takes_the_pairs_of_berts_tokenizer(types, spm, tmp_path):
+    """Which gives the second text type 1, whether there is a row for it or not."""
+    import transformers
+
+    _, own_tokenizer = import_(published("Bert", tmp_path / "published", spm, 0), tmp_path)
+    own, case = load_tokenizer(own_tokenizer), Case({"token_types": types}, **MMLM)
+    path, model = save(tmp_path / "m.safetensors", case, own)
+    folder = export(tmp_path / "out", path, own_tokenizer)
+    theirs = transformers.BertForMaskedLM.from_pretrained(folder).eval()
+    given = transformers.AutoTokenizer.from_pretrained(folder)("ka lo", "mi ru te", return_tensors="pt")
+    assert given["token_type_ids"].any() and theirs.config.type_vocab_size == 2
+    rows = pair_rows(own, ["ka lo"], ["mi ru te"], 30)
+    assert given["input_ids"].tolist() == [[own.order[i] for i in row] for row in rows]
+    tokens_BT, real_BT = pad(rows)
+    logits = model.mlm_head(model.encoder(tokens_BT, mask=real_BT), model.encoder.tokens.weight)
+    assert largest_difference(logits[0], theirs(**given).logits[0][:, own.order]) <= TOLERANCE
+
+
+def test_what_goes_on_from_ernie_m_names_its_tokenizer(spm, tmp_path, repository):
+    """Its files under another model_type would be read by the tokenizer of that one."""
+    _, own_tokenizer = import_(published("ErnieM", tmp_path / "published", spm, 0), tmp_path)
+    own = load_tokenizer(own_tokenizer)
+    for name, change in (("alike", {}), ("gated", GATED)):
+        path, _ = save(tmp_path / name / "m.safetensors", Case(change, **MMLM), own)
+        folder = export(tmp_path / name / "out", path, own_tokenizer)
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        assert settings == {"do_lower_case": False, "tokenizer_class": "ErnieMTokenizer"}
+        assert json.loads((folder / "config.json").read_text())["model_type"] != "ernie_m"
+        assert "tokenizer is ERNIE-M's and needs transformers 4.46" in (folder / "README.md").read_text()
+    packages = repository / ".venv/ernie-m"
+    if not packages.exists():
+        pytest.skip("no transformers that has ErnieM: `make test` installs it")
+    code = "import sys, transformers as t; f = t.AutoTokenizer.from_pretrained(sys.argv[1]); print(type(f).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "alike/out"],
+        env=os.environ | {"PYTHONPATH": str(packages), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "ErnieMTokenizer", done.stderr
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Errors
 

@@ -13,9 +13,10 @@ The folder is written whole or not at all, and must not be there before.
 import argparse
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from atomic import atomic_folder, write_json, write_text
@@ -41,7 +42,12 @@ AUTO_CLASSES = {
     "AutoModelForTokenClassification": "ParallaxForTokenClassification",
     "AutoModelForQuestionAnswering": "ParallaxForQuestionAnswering",
 }
-TOKENIZERS = {"bert": "BertTokenizer", "electra": "ElectraTokenizer", "xlm-roberta": "XLMRobertaTokenizer"}
+TOKENIZERS = {
+    "bert": "BertTokenizer",
+    "electra": "ElectraTokenizer",
+    "ernie_m": "ErnieMTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+}
 TRANSLATION = "AutoModelForSeq2SeqLM"
 HEADS = {
     "classification": "AutoModelForSequenceClassification",
@@ -92,7 +98,15 @@ def main() -> None:
     except UserError as error:
         raise UserError(f"{args.model}: {error}") from None
     left_out = tuple(sorted(source.modules - modules))
-    exported = Exported(source.metadata, source.model, config, auto_class, left_out, source.tokenizer.sha256)
+    exported = Exported(
+        source.metadata,
+        source.model,
+        config,
+        auto_class,
+        left_out,
+        source.tokenizer.sha256,
+        tokenizer_kind=source.tokenizer.layout.kind if isinstance(source.tokenizer, Imported) else "sentencepiece",
+    )
     card = model_card(exported, args)
     with atomic_folder(args.out) as folder:
         write_text(folder / "README.md", card)
@@ -102,7 +116,7 @@ def main() -> None:
             write_json(folder / "generation_config.json", search_of(source, recipe))
         for name in modelling_files(config):
             shutil.copyfile(HUB / name, folder / name)
-        write_tokenizer(source, folder, exported.own_code)
+        write_tokenizer(source, folder, config["model_type"])
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -200,10 +214,11 @@ def with_labels(config: dict, source: Source, kind: str | None) -> dict:
 
 def known_layout(source: Source, weights: dict[str, Tensor], kind: str | None) -> tuple[dict, dict[str, Tensor], str]:
     """That of the checkpoint that it was imported from; XLM-R's; or, with a vocabulary in another order, BERT's."""
-    order, kept = source.tokenizer.order, source.kept
+    model, order, kept = source.model, source.tokenizer.order, source.kept
     if kept is None and order != sorted(order):
-        kept = bert_layout(source.model, order)
-    config, tensors = to_foreign(source.model, weights, kept, order, kind)
+        kept, weights = bert_layout(model, order), two_sided(model, weights)
+        model = replace(model, token_types=max(2, model.token_types))
+    config, tensors = to_foreign(model, weights, kept, order, kind)
     architecture = (config.get("architectures") or [""])[0]
     layout = FORMATS[config["model_type"]]
     if layout.decoder:  # AutoModel would make one of random weights
@@ -228,11 +243,20 @@ def auto_class_of(architecture: str) -> str:
     return f"AutoModelFor{task}" if found else "AutoModel"
 
 
+def two_sided(model: ModelConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """BERT's tokenizers give the second of two texts type 1: a model that knows no sides takes it for type 0."""
+    if model.token_types > 1:
+        return weights
+    row = weights.get("encoder.token_types.weight", torch.zeros(1, model.width))
+    return weights | {"encoder.token_types.weight": row.repeat(2, 1)}
+
+
 def bert_layout(model: ModelConfig, order: list[int]) -> dict:
     """Positions of BERT do not depend on the padding's id, which is another one there."""
     kept = own_layout(model)
     ids = {"pad_token_id": order[PAD], "bos_token_id": order[BOS], "eos_token_id": order[EOS]}
     own = {"model_type": "bert", "max_position_embeddings": model.positions - FIRST_POSITION}
+    own["type_vocab_size"] = max(2, model.token_types)
     return kept | {"format": "bert", "prefix": FORMATS["bert"].prefix, "config": kept["config"] | ids | own}
 
 
@@ -342,15 +366,17 @@ def modelling_files(config: dict) -> list[str]:
     return [*files, "modeling_parallax_translation.py"] if config.get("is_encoder_decoder") else files
 
 
-def write_tokenizer(source: Source, folder: Path, own_code: bool) -> None:
+def write_tokenizer(source: Source, folder: Path, model_type: str) -> None:
     longest = source.model.positions - FIRST_POSITION
     sides = source.model.token_types > 1
     write_hugging_face_tokenizer(source.tokenizer, folder, source.tokenizer.pair_separators, longest, sides)
     settings_file = folder / "tokenizer_config.json"
     settings = json.loads(settings_file.read_bytes()) if settings_file.exists() else {}
-    known = isinstance(source.tokenizer, Imported) and TOKENIZERS.get(source.tokenizer.layout.model_type)
-    if own_code and known and "tokenizer_class" not in settings:  # else transformers asks model_type, which is ours
-        write_json(settings_file, settings | {"tokenizer_class": known})
+    if not isinstance(source.tokenizer, Imported):
+        return
+    theirs = source.tokenizer.layout.model_type
+    if theirs != model_type and theirs in TOKENIZERS:  # transformers asks model_type, which is another one's
+        write_json(settings_file, {"tokenizer_class": TOKENIZERS[theirs]} | settings)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ class Exported:
     auto_class: str  # of transformers, which reads it
     left_out: tuple[str, ...]  # modules of our weights file that the layout has no place for
     vocabulary_sha256: str
+    tokenizer_kind: str  # as in layout.json
 
     @property
     def own_code(self) -> bool:
@@ -409,6 +410,8 @@ def loading(exported: Exported) -> str:
         )
     if exported.config["model_type"] == "ernie_m":
         words.append("transformers 5 has no ERNIE-M any more: take 4.46.")
+    elif exported.tokenizer_kind == "ernie-m":
+        words.append("Its tokenizer is ERNIE-M's and needs transformers 4.46; later ones have it no more.")
     if exported.model.languages:
         owner = "model" if auto == "AutoModel" else "model.encoder"
         codes = exported.config["languages"]
