@@ -1,11 +1,14 @@
 """docs/extending.md, followed: a language, a task, and a checkpoint; tests/test_new_objective.py has the objective."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import comparisons
 import plan
 from errors import UserError
 from test_dag import copy_tree, edit, snakemake
@@ -108,10 +111,91 @@ def test_a_run_starts_from_a_published_checkpoint(tree):
     assert plan.vocabulary_path(config, "published-xlm-r") == "results/paper/runs/published-xlm-r/tokenizer"
 
 
+def start_from(tree: Path, name: str, start: str, extends: str = "ernie-m-base", fresh: str = "mask_languages") -> None:
+    text = f"extends: {extends}\nname: {name}\npaper: {{id: ours, table: none, reaches: nothing}}\n"
+    (tree / f"config/runs/{name}.yaml").write_text(
+        f"{text}init: {{run: {start}, fresh: [{fresh}]}}\n", encoding="utf-8"
+    )
+
+
+@pytest.fixture
+def shown(tree) -> Path:
+    """Runs that start from a checkpoint in a folder and from a published one, in a table, in a figure of costs and in a
+    comparison of models; the first has a score on disk."""
+    add_checkpoint(tree, "mine")
+    edit(tree, "config/runs/mine.yaml", "1202", "1200")
+    (tree / "mine").mkdir()
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (tree / "mine" / name).touch()
+    for name, start in (("from-mine", "mine"), ("from-published", "published-xlm-r")):
+        start_from(tree, name, start)
+        row = "      - {label: XLM-R base + TLM, run: xlm}\n"
+        edit(tree, "config/tables/ernie-m/table-01.yaml", row, f"{row}      - {{label: {name}, run: {name}}}\n")
+        row = "      - {label: all steps, published: xlm-e-base, run: xlm-e-base}\n"
+        edit(tree, "config/figures/xlm-e/figure-01.yaml", row, f"{row}      - {{label: {name}, run: {name}}}\n")
+    return tree
+
+
+def test_what_starts_from_a_checkpoint_can_be_shown_everywhere(shown):
+    """And where a scale cannot have it, it says so and leaves the rest alone."""
+    for settings in (("scale=smoke", "runs=all"), ("scale=mini", "scores_from=reference")):
+        text = snakemake(shown, "--dry-run", "--config", *settings, "--", "results/tables/all.tex").stdout
+        assert "published-" not in text and "from-published" not in text
+    asked = snakemake(shown, *SMOKE, "runs=[from-mine]", "--", "tables", "exports", "models").stdout
+    assert "results/smoke/runs/from-mine/seed-1/model.safetensors" in asked
+    assert "results/smoke/exported/mine/seed-1" in asked and "trainings/mine" not in asked
+    config = plan.load_config(shown, {"scale": "smoke", "runs": "all"})
+    assert plan.unfit(config, "from-mine", "xnli", "cross-lingual-transfer") is None
+    assert plan.not_here(config, "from-published") == (
+        "run from-published starts from a published checkpoint, published-xlm-r, and scale smoke has made-up languages"
+    )
+    mini = plan.load_config(shown, {"scale": "mini", "runs": "all"})
+    assert "another shape than scale mini" in plan.unfit(mini, "from-mine", "xnli", "cross-lingual-transfer")
+    with pytest.raises(UserError, match="is a published checkpoint, and scale smoke has made-up languages"):
+        plan.load_config(shown, {"scale": "smoke", "runs": ["from-published"]})
+
+
+def test_what_a_checkpoint_cost_nobody_knows(shown):
+    config = plan.load_config(shown, {"scale": "smoke", "runs": "all"})
+    reason = "mine is a checkpoint: what it cost is not known"
+    assert plan.cost_unknown(config, "from-mine") == reason and plan.cost_unknown(config, "ernie-m-base") is None
+    cells = comparisons._flops("flops.ours", {}, "from-mine", "1.0", "", SimpleNamespace(config=config), True)
+    assert [cells[name].reason for name in (comparisons.OURS, comparisons.SCALE)] == [reason, reason]
+    claim = next(claim for claim in config.claims if "cost" in claim)
+    assert plan.untestable(config, claim) is None
+    text = json.dumps(claim).replace(next(iter(plan.claims.runs_of(claim))), "from-mine")
+    assert plan.untestable(config, json.loads(text)) == reason
+
+
+def test_a_card_has_the_scores_on_disk_whatever_is_asked_for(shown):
+    kept = "results/smoke/scores/mine/{}/seed-{}.json"
+    for job, seed in (
+        ("tatoeba/zero-shot-retrieval", 1),
+        ("tatoeba/zero-shot-retrieval", 2),
+        ("xnli/translate-test", 1),
+    ):
+        path = shown / kept.format(job, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    for runs in ("runs=[xlm-r]", "runs=all"):
+        asked = (*SMOKE, runs, "--printshellcmds", "--", "results/smoke/exported/mine/seed-1")
+        text = snakemake(shown, *asked).stdout
+        assert all(kept.format("tatoeba/zero-shot-retrieval", seed) in text for seed in (1, 2))
+        assert "import_checkpoint" in text and "rule finetune" not in text
+
+
+def test_another_vocabulary_than_the_checkpoint_s_is_told_before_any_job(tree):
+    start_from(tree, "mine", "published-mbert", "ppa-250k", "ppa_contrast")
+    with pytest.raises(UserError, match=r"119,547 ids, and that of scale paper has 250,002; .*\{of: published-mbert\}"):
+        plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
+    edit(tree, "config/scales/smoke.yaml", "vocabulary: {size: 1200,", "vocabulary: {of: published-mbert} #")
+    with pytest.raises(UserError, match=r"vocabulary\.of: run published-mbert is a published checkpoint"):
+        plan.load_config(tree, {"scale": "smoke"})
+
+
 WRONG = [
     ("source: {folder: x}", "source: {hub: nobody/nothing}", "config/datasets.tsv lacks files of nobody/nothing"),
     ("source: {folder: x}", "source: {folder: x, hub: FacebookAI/xlm-roberta-base}", "either 'hub'"),
-    ("heads: 4", "heads: 5", "model.heads: 5 does not divide the width 32"),
     ("finetune_recipe: xlm-r", "finetune_recipe: xlmr", "did you mean 'xlm-r'"),
     ("positions: 66, ", "", "positions"),
 ]

@@ -5,7 +5,7 @@
 rule import_checkpoint:
     input:
         script=ancient("workflow/scripts/import_checkpoint.py"),
-        run="results/{scale}/runs/{run}/run.yaml",
+        run=ancient("results/{scale}/runs/{run}/run.yaml"),
         files=checkpoint_files,
     output:
         model="results/{scale}/runs/{run}/seed-1/model.safetensors",
@@ -24,6 +24,7 @@ rule import_checkpoint:
         runtime=resource("import_checkpoint", "runtime", 30),
     params:
         folder=checkpoint_folder,
+        digest=weights_digest,
     shell:
         "python {input.script} --checkpoint {params.folder} --run-file {input.run} --out {output.model} "
         "--tokenizer {output.tokenizer} > {log} 2>&1"

@@ -421,6 +421,11 @@ def run_digest(wildcards):
     return plan.digest(plan.resolve_run(PLAN, wildcards.run))
 
 
+def weights_digest(wildcards):
+    """Of what makes a run's weights: how it is fine-tuned afterwards is not of it."""
+    return plan.run_hash(plan.resolve_run(PLAN, wildcards.run))
+
+
 def initial_weights(wildcards):
     """What a run starts from: the weights of another run with the same seed, or nothing."""
     init = plan.resolve_run(PLAN, wildcards.run).get("init")
@@ -501,8 +506,9 @@ def checkpoint_files(wildcards):
         folder = plan.checkpoint_folder(PLAN, wildcards.run)
     except UserError as error:
         raise WorkflowError(str(error)) from None
+    read = (".json", ".txt", ".model", ".safetensors", ".bin")  # and nothing else
     files = (path for path in folder.iterdir() if path.is_file())
-    return sorted(str(path) for path in files if not path.name.startswith("."))
+    return sorted(str(path) for path in files if path.suffix in read)
 
 
 def checkpoint_folder(wildcards):
@@ -520,6 +526,8 @@ def scale_vocabulary(wildcards):
 
 def run_vocabulary(wildcards):
     """The tokenizer that a run was trained with."""
+    if wildcards.run in PLAN.not_here:
+        raise WorkflowError(f"{plan.not_here(PLAN, wildcards.run)}; take another scale")
     return plan.vocabulary_path(PLAN, wildcards.run)
 
 
@@ -666,30 +674,42 @@ def exported_seed(wildcards):
 
 
 def exported_scores(wildcards):
-    """The scores of an exported model that are there already."""
+    """The scores of an exported model that are there already, whatever is asked for besides."""
     found = []
-    for run, task, job in NEEDS:
+    for path in sorted(Path(f"{S}/scores/{wildcards.run}").glob("*/*/seed-*.json")):
+        task, job, seed = path.parts[-3], path.parts[-2], int(path.stem[5:])
+        if task not in PLAN.tasks:
+            continue
         translates = PLAN.tasks[task]["kind"] == "translation"
         if hasattr(wildcards, "task"):
-            weights = (task, job) if translates else plan.trained_as(PLAN, task, job)
-            own = (run, weights) == (wildcards.run, (wildcards.task, wildcards.setting))
-            seeds = [int(wildcards.seed)]
+            trained = (task, job) if translates else plan.trained_as(PLAN, task, job)
+            own = trained == (wildcards.task, wildcards.setting)
+            own = own and seed == int(wildcards.seed)
         else:
-            own = not translates and plan.trained_run(PLAN, run) == wildcards.run
-            seeds = [
-                seed
-                for seed in PLAN.seeds
-                if plan.pretrain_seed(PLAN, seed) == int(wildcards.seed)
-            ]
+            pretrained = plan.pretrain_seed(PLAN, seed, wildcards.run)
+            own = not translates and pretrained == int(wildcards.seed)
         if own:
-            found += [plan.score_path(PLAN, run, task, job, seed) for seed in seeds]
-    return [path for path in found if Path(path).is_file()]
+            found.append(str(path))
+    return found
 
 
 def exported_digest(wildcards):
-    """What a card rests on beside its model: its scores, the scale, and the licences of all data."""
+    """What a card rests on beside its model: its scores, the scale, and the licences of its data."""
+    line = plan.lineage(PLAN, wildcards.run)
+    mono, bitext = plan.data_of_runs(PLAN, line)
+    known = (PLAN.datasets, PLAN.languages)
+    ids = [id_ for name, code in mono for id_ in plan.mono_ids(name, code, *known)]
+    ids += [id_ for name, pair in bitext for id_ in plan.bitext_ids(name, pair, *known)]
+    for run in line:
+        hub = PLAN.runs[run].get("source", {}).get("hub")
+        ids += plan.checkpoint_ids(PLAN, hub) if hub else []
+    if hasattr(wildcards, "task"):
+        resolved = plan.resolve_recipe(
+            PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
+        )
+        ids += plan.recipe_datasets(resolved, plan.TRAIN_PARTS)
+    licences = {id_: PLAN.datasets[id_].licence for id_ in ids}
     scores = [Path(path).read_text() for path in exported_scores(wildcards)]
-    licences = {id_: dataset.licence for id_, dataset in PLAN.datasets.items()}
     return plan.digest([scores, PLAN.scale["description"], WORLD, licences])
 
 

@@ -26,7 +26,6 @@ import torch
 import plan
 import pretrain
 from allocation import allocated
-from comparisons import vocabulary_size
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig, content_hash
 from engine.cost import Pass, Seen
@@ -453,7 +452,7 @@ class Pricing:
 
     @cached_property
     def vocabulary(self) -> int:
-        return vocabulary_size(self.config)
+        return plan.vocabulary_size(self.config)
 
     @cached_property
     def dataset_of(self) -> dict:
@@ -489,8 +488,8 @@ class Pricing:
                 EVALUATIONS[job.rule](self, found)
                 self._priced[key] = found
             found = dataclasses.replace(self._priced[key], job=job)  # another seed costs the same
-        elif job.rule == "import_checkpoint":
-            self.importing(found)
+        elif job.rule == "import_checkpoint" or job.rule.startswith("export_model"):
+            self.converting(found)
         elif job.rule == "download":
             self.download(found)
         elif (
@@ -775,9 +774,16 @@ class Pricing:
         # a step decodes one token of each sentence of a batch, forward alone: a third of a trained one
         self.time(found, blocks=layers * tokens / TRANSLATED_ROWS / 3)
 
-    def importing(self, found: Bill) -> None:
-        run = plan.resolve_run(self.config, found.job.wildcards["run"])
-        size = size_of(run | {"data": {}, "objectives": [], "schedule": {}}, run["model"]["vocabulary"])
+    def converting(self, found: Bill) -> None:
+        """Into the engine's form or out of it: the weights once more."""
+        names = found.job.wildcards
+        run = plan.resolve_run(self.config, names["run"])
+        objectives = []
+        if found.job.rule == "export_model_translator":
+            run = plan.resolve_translator(self.config, names["run"], names["task"], names["setting"])
+            objectives = run["objectives"]
+        encoder = run | {"data": run.get("data", {}), "objectives": objectives, "init": None, "schedule": {}}
+        size = size_of(encoder, self.model_of(run).vocabulary)
         found.disk, found.basis = 4 * size.all, "read, renamed and written"
 
     # --- text and downloads

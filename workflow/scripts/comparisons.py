@@ -24,7 +24,6 @@ from yamlfiles import deep_merge
 
 NONE = "none"
 PRINTED, OURS, SCALE = "published", "Parallax", "scale"
-GIVEN_VOCABULARIES = {"xlm-r/sentencepiece": 250_002}  # ids: its 249,997 pieces, four special ones and <mask>
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 MANY = 8  # rows that the list of missing cells names
 
@@ -220,15 +219,7 @@ def as_written(config: plan.Config, run: str, task: str | None = None, setting: 
         chosen = recipes[own["finetune_recipe"] if own["finetune_recipe"] in recipes else "default"] or {}
         by_setting = (chosen.get("settings") or {}).get(setting) or {}
         recipe = deep_merge({key: value for key, value in chosen.items() if key != "settings"}, by_setting)
-    return Subject(run, own, GIVEN_VOCABULARIES["xlm-r/sentencepiece"], recipe, _decoder(own), languages_read(own))
-
-
-def vocabulary_size(config: plan.Config) -> int:
-    """Ids of the scale's vocabulary; 0 where a given one is not known."""
-    chosen = config.scale["vocabulary"]
-    if "of" in chosen:
-        return config.runs[chosen["of"]]["model"]["vocabulary"]
-    return GIVEN_VOCABULARIES.get(chosen["given"], 0) if "given" in chosen else chosen["size"]
+    return Subject(run, own, plan.GIVEN_VOCABULARIES["xlm-r/sentencepiece"], recipe, _decoder(own), languages_read(own))
 
 
 def at_scale(config: plan.Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
@@ -237,7 +228,7 @@ def at_scale(config: plan.Config, run: str, task: str | None = None, setting: st
     if task is not None:
         job = plan.setting_jobs(config, task, setting)[0]
         recipe = plan.resolve_recipe(config, task, job, plan.recipe_of(config, run))["recipe"]
-    return Subject(run, resolved, vocabulary_size(config), recipe, _decoder(resolved), languages_read(resolved))
+    return Subject(run, resolved, plan.vocabulary_size(config), recipe, _decoder(resolved), languages_read(resolved))
 
 
 def _decoder(run: dict) -> int | None:
@@ -471,6 +462,8 @@ def _flops(
     """Of a run and, before it, of those that it starts from: ours from its size, the scale's from its training."""
     config = context.config
     line = plan.lineage(config, run)[::-1]
+    if reason := plan.cost_unknown(config, run):
+        return {PRINTED: Value(printed), SCALE: Value(reason=reason)} | ({OURS: Value(reason=reason)} if count else {})
     cells = {PRINTED: Value(printed), SCALE: _measured(key, line, context)}
     if count:
         terms = [COUNTED[key](as_written(config, name)) for name in line]

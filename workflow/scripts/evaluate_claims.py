@@ -199,11 +199,13 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
             raise Missing(f"no {measure.metric} of {measure.run}, {measure.task}, {measure.setting}, for {code}")
         if not is_fine_tuned(config, measure):
             # seeds of fine-tuning that read the same encoder are one number
-            by_seed = {seed: one for seed, one in by_seed.items() if seed == plan.pretrain_seed(config, seed)}
+            by_seed = {
+                seed: one for seed, one in by_seed.items() if seed == plan.pretrain_seed(config, seed, measure.run)
+            }
         headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
         items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
         known = bool(items) and all(one is not None for one in items.values())
-        fixed = config.runs[measure.run]["kind"] == "aligner"
+        fixed = len(by_seed) == 1 and config.runs[measure.run]["kind"] in ("aligner", "checkpoint")
         found.append((weight, code, Values(by_seed, items if known else None, fixed)))
     return found
 
@@ -236,7 +238,7 @@ def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], lis
                 for weight, code, values in values_of(evidence, measure)
             ]
     drawn = [set(values.by_seed) for _, _, values in entries if not values.fixed]
-    seeds = sorted(set.intersection(*drawn))
+    seeds = sorted(set.intersection(*drawn)) if drawn else [1]
     if not seeds:
         raise Missing("no seed has a score of both sides")
     notes = notes_of(evidence, link, seeds)
@@ -280,7 +282,8 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
         is_fine_tuned(config, one) for one in claims.measures_of([link])
     ):
         notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
-    pretrained = len({plan.pretrain_seed(config, seed) for seed in seeds})
+    runs = {one.run for one in claims.measures_of([link])}
+    pretrained = min(len({plan.pretrain_seed(config, seed, run) for seed in seeds}) for run in runs)
     if pretrained < len(seeds):
         trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
         notes.append(f"Seeds of fine-tuning from {trainings}: of others the interval says nothing.")

@@ -90,6 +90,8 @@ def point_of(row: Row, written: dict, spec: dict, context: Context) -> tuple[Poi
     [cell] = row.cells
     if cell.summary is None:
         return None, cell.reason
+    if reason := context.cost_unknown(row.run):
+        return None, reason
     flops, steps, trainings = cost_of(row.run, context, spec["cost"]["counting"])
     if reason := why_untrained(written, trainings, context):
         return None, reason

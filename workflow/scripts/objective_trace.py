@@ -46,6 +46,8 @@ MASK = "<mask>"
 class Words:
     """A vocabulary of the example's words, in the order in which they come."""
 
+    pair_separators = 2
+
     def __init__(self, sentences: Mapping[str, Sequence[str]]):
         words = [word for lines in sentences.values() for line in lines for word in line.split(" ")]
         self.id_of = {word: FIRST_PIECE + i for i, word in enumerate(dict.fromkeys(words))}

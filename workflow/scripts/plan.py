@@ -196,7 +196,7 @@ class Config:
     def selected(self) -> frozenset[str]:
         """The runs that tables may ask for: those of config.yaml, or else of the scale, or else all."""
         chosen = self.settings.get("runs") or ("all" if self.from_reference else self.scale.get("runs")) or "all"
-        return frozenset(self.runs if chosen == "all" else chosen)
+        return frozenset(self.runs if chosen == "all" else chosen) - self.not_here
 
     @cached_property
     def pretrained(self) -> list[str]:
@@ -211,9 +211,14 @@ class Config:
 
     @cached_property
     def not_here(self) -> set[str]:
-        """The published checkpoints that a scale with a generated world has no use for, and what starts from them."""
-        missing = {name for name, run in self.runs.items() if run["kind"] == "checkpoint"} - set(self.imported)
-        return {name for name in self.runs if missing & set(lineage(self, name))} if missing else missing
+        """The published checkpoints that a scale with a generated world has no use for, and what starts from them; and
+        what starts from a checkpoint of another shape than this scale gives it."""
+        checkpoints = {name for name, run in self.runs.items() if run["kind"] == "checkpoint"}
+        lines = {name: set(lineage(self, name)) & checkpoints for name in self.runs} if checkpoints else {}
+        missing = checkpoints - set(self.imported)
+        started = [name for name, line in lines.items() if line - {name} and not line & missing]
+        unlike = {name for name in started if not _hash_of(self, name)}
+        return {name for name, line in lines.items() if line & missing} | unlike
 
     @property
     def from_reference(self) -> bool:
@@ -274,6 +279,8 @@ def load_config(
             resolve_translator(config, *need)
     for run in config.listed:
         resolve_run(config, run)
+        if run in config.not_here:
+            raise UserError(f"{COMMAND_LINE if overrides else path}, runs: {not_here(config, run)}; leave it out")
     return config
 
 
@@ -481,6 +488,8 @@ def _check_scale(config: Config, schemas: _Schemas, shown: str) -> None:
             f"{shown}, vocabulary.of",
             "run of kind checkpoint",
         )
+        if vocabulary["of"] not in config.imported:
+            raise UserError(f"{shown}, vocabulary.of: {not_here(config, vocabulary['of'])}; take one in a folder")
     for key in ("sentences", "character_coverage") if "size" in vocabulary else ():
         if key not in vocabulary:
             raise UserError(f"{shown}, vocabulary: key '{key}' is missing, which a vocabulary to train needs")
@@ -557,12 +566,8 @@ def checkpoint_ids(config: Config, hub: str) -> list[str]:
 def _check_checkpoint(config: Config, name: str) -> None:
     run, shown = config.runs[name], f"config/runs/{name}.yaml"
     _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
-    if len(run["source"]) != 1:
+    if len({"hub", "folder"} & set(run["source"])) != 1:
         raise UserError(f"{shown}, source: give either 'hub' (a name on the hub) or 'folder', not both")
-    if run["model"]["width"] % run["model"]["heads"]:
-        raise UserError(
-            f"{shown}, model.heads: {run['model']['heads']} does not divide the width {run['model']['width']}"
-        )
     if hub := run["source"].get("hub"):
         ids = checkpoint_ids(config, hub)
         if f"{HUB}{hub}/config.json" not in ids or not any(id_.endswith(WEIGHTS) for id_ in ids):
@@ -853,12 +858,19 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
     """The run to start from as the one that stands for it, and its hash: when that run changes, so does this one."""
     init = config.runs[name]["init"]
     parent = resolve_run(config, init["run"])
-    if init["run"] in config.not_here:
+    if {run for run in lineage(config, name) if config.runs[run]["kind"] == "checkpoint"} - set(config.imported):
         raise UserError(
             f"config/runs/{name}.yaml, init.run: '{init['run']}' is a published checkpoint, and scale "
             f"{config.scale_name} has made-up languages; take small or paper"
         )
     fresh = init.get("fresh", [])
+    own, given = vocabulary_size(config), parent["model"].get("vocabulary", 0)
+    if own and given and own != given:
+        raise UserError(
+            f"config/runs/{name}.yaml, init.run: '{init['run']}' has a vocabulary of {given:,} ids, and that of scale "
+            f"{config.scale_name} has {own:,}; in config/scales/{config.scale_name}.yaml write vocabulary: "
+            f"{{of: {init['run']}}}"
+        )
     for key, weights in SHAPES.items():
         own, given = (one["model"].get(key, WITHOUT.get(key, 0)) for one in (resolved, parent))
         if own != given and weights not in fresh:
@@ -867,6 +879,17 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
                 f"at scale {config.scale_name}; make them equal, or put {weights} into init.fresh"
             )
     return {**init, "run": trained_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
+
+
+GIVEN_VOCABULARIES = {"xlm-r/sentencepiece": 250_002}  # ids: its 249,997 pieces, four special ones and <mask>
+
+
+def vocabulary_size(config: Config) -> int:
+    """Ids of the scale's vocabulary; 0 where a given one is not known."""
+    chosen = config.scale["vocabulary"]
+    if "of" in chosen:
+        return config.runs[chosen["of"]]["model"]["vocabulary"]
+    return GIVEN_VOCABULARIES.get(chosen["given"], 0) if "given" in chosen else chosen["size"]
 
 
 def digest(value: Any) -> str:
@@ -1000,8 +1023,11 @@ def canonical_runs(config: Config) -> dict[str, str]:
     return {run: canonical_run(config, run) for run in sorted(named)}
 
 
-def pretrain_seed(config: Config, seed: int) -> int:
-    """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings."""
+def pretrain_seed(config: Config, seed: int, run: str | None = None) -> int:
+    """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings, and of a
+    checkpoint there is one."""
+    if run is not None and config.runs[run]["kind"] == "checkpoint":
+        return 1
     return (seed - 1) % config.scale["pretrain_seeds"] + 1
 
 
@@ -1403,14 +1429,21 @@ def _has_pairs(config: Config, task: str, setting: str) -> bool:
     return run is None or bool(recipe_bitext(config, run, task_languages(config, task))["corpora"])
 
 
+def not_here(config: Config, run: str) -> str:
+    """Why this scale cannot have a run of `Config.not_here`."""
+    line = {name for name in lineage(config, run) if config.runs[name]["kind"] == "checkpoint"}
+    if missing := sorted(line - set(config.imported)):
+        what = "is a published checkpoint" if missing == [run] else f"starts from a published checkpoint, {missing[0]}"
+        return f"run {run} {what}, and scale {config.scale_name} has made-up languages"
+    return f"run {run} starts from a checkpoint, {min(line)}, that has another shape than scale {config.scale_name}"
+
+
 def unfit(config: Config, run: str, task: str, setting: str) -> str | None:
     """Why a run can have no score of a task and setting, both of which exist."""
     if run not in config.runs:
         return None
     if run in config.not_here:
-        return (
-            f"run {run} is a published checkpoint, or starts from one: scale {config.scale_name} has made-up languages"
-        )
+        return not_here(config, run)
     if config.runs[run]["kind"] == "checkpoint":
         if config.tasks[task]["kind"] == "translation":
             return f"run {run} is a checkpoint: models of translation start from runs that are trained here"
@@ -1462,7 +1495,7 @@ def figure_trainings(config: Config, spec: dict) -> list[str]:
     named = {row.get("run") for group in spec["groups"] for row in group["rows"]}
     runs = named & config.selected & set(config.pretrained)
     if "cost" in spec:
-        runs = {parent for run in runs for parent in lineage(config, run)}
+        runs = set(with_ancestors(config, runs))
     return _existing(config, sorted({path for run in runs for path in trainings_of(config, run).values()}))
 
 
@@ -1636,6 +1669,14 @@ def measured_languages(config: Config, measure: claims.Measure) -> list[str]:
     return [code for code in task_languages(config, measure.task) if code in measure.languages]
 
 
+def cost_unknown(config: Config, run: str) -> str | None:
+    """Why nobody can say what a run cost: what its authors spent on a checkpoint is in no file."""
+    for name in lineage(config, run) if run in config.runs else ():
+        if config.runs[name]["kind"] == "checkpoint":
+            return f"{name} is a checkpoint: what it cost is not known"
+    return None
+
+
 def layer_here(config: Config, measure: claims.Measure) -> int:
     """A layer of the paper's model at its relative depth in the model of this scale."""
     layer, of = measure.depth
@@ -1645,6 +1686,10 @@ def layer_here(config: Config, measure: claims.Measure) -> int:
 def untestable(config: Config, claim: dict) -> str | None:
     """Why this scale cannot test a claim, whatever is trained."""
     for run in claims.runs_of(claim):
+        if run in config.not_here:
+            return not_here(config, run)
+        if claims.kind_of(claim) == "cost" and (reason := cost_unknown(config, run)):
+            return reason
         if run in config.pretrained and not _hash_of(config, run):
             return f"this scale has not the data that run {run} is trained on"
     for link in claims.links_of(claim, config.tasks):

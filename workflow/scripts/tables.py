@@ -103,6 +103,7 @@ class Context:
     seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
     trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
     lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
+    cost_unknown: Callable[[str], str | None] = lambda run: None  # why nobody can say what a run cost
     config: object = None  # the plan's configuration, for what is compared without a score
 
 
@@ -435,6 +436,7 @@ def load_context(
         seeds=lambda run: plan.seeds_of(config, run),
         trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
         lineage=lambda run: plan.lineage(config, run),
+        cost_unknown=lambda run: plan.cost_unknown(config, run),
         config=config,
     )
     return context, config.tables, config.figures
@@ -547,6 +549,8 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     run = row.get("run")
     if run is None:
         return f"published only: {row.get('without_run', 'this row names no run')}"
+    if run in context.absent:
+        return context.unfit(run, task, setting)
     if run in context.unselected:
         return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
     if run not in context.runs:
