@@ -513,10 +513,8 @@ def checkpoint_files(wildcards):
 
 def checkpoint_folder(wildcards):
     """Where they lie beside each other."""
-    [config_json] = [
-        path for path in checkpoint_files(wildcards) if path.endswith("/config.json")
-    ]
-    return str(Path(config_json).parent)
+    [folder] = {str(Path(path).parent) for path in checkpoint_files(wildcards)}
+    return folder
 
 
 def scale_vocabulary(wildcards):
