@@ -782,6 +782,40 @@ def test_a_checkpoint_goes_back_as_it_came(family, checkpoints):
     assert FAMILIES[family] in card and "text2text" not in card and "pipeline_tag: translation" not in card
 
 
+def code_of(card: str) -> str:
+    """With texts that a small vocabulary does not cut into more pieces than a small model reads."""
+    code = card.partition("```python\n")[2].partition("```")[0]
+    return code.replace("A question or premise.", "ka").replace("A context or hypothesis.", "lo")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "all at once" not in name or name == "all at once"])
+def test_the_code_of_the_card_runs(name, exported, monkeypatch):
+    folder = exported[name][1]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    exec(code_of((folder / "README.md").read_text()).replace('"this-folder"', repr(str(folder))), {})
+
+
+@pytest.mark.parametrize("end", ["ForPreTraining", "ForNextSentencePrediction"])
+def test_the_code_of_the_card_runs_for_each_class_of_bert(end, spm, tmp_path):
+    import transformers
+
+    folder = published("Bert", tmp_path / "published", spm, 0)
+    config = transformers.BertConfig.from_pretrained(folder)
+    unsettled(getattr(transformers, f"Bert{end}")(config)).half().save_pretrained(folder)
+    out = export(tmp_path / "out", *import_(folder, tmp_path))
+    card = (out / "README.md").read_text()
+    exec(code_of(card).replace('"this-folder"', repr(str(out))), {})
+    assert f"AutoModel{end}.from_pretrained" in card
+    assert "The weights are float16." in card and "bf16" not in card
+
+
+def test_the_card_of_a_checkpoint_calls_no_text_of_it_made_up(spm, tmp_path, repository):
+    scale = ["--scale", repository / "config/scales/mini.yaml"]
+    path, own_tokenizer = import_(published("Bert", tmp_path / "published", spm, 0), tmp_path)
+    card = (export(tmp_path / "out", path, own_tokenizer, *scale) / "README.md").read_text()
+    assert "mini-world" not in card and "no real language" not in card
+
+
 def test_transformers_reads_each_checkpoint_whole(checkpoints, tmp_path):
     """Nothing of what it reads is random, and the states are those of our encoder."""
     rows_BT = torch.tensor([[0, 4, 5, 6, 7, 2], [0, 8, 9, 10, 2, 1]])

@@ -13,6 +13,7 @@ The folder is written whole or not at all, and must not be there before.
 import argparse
 import json
 import shutil
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def main() -> None:
         left_out,
         source.tokenizer.sha256,
         tokenizer_kind=source.tokenizer.layout.kind if isinstance(source.tokenizer, Imported) else "sentencepiece",
+        dtype=str(Counter(tensor.dtype for tensor in tensors.values()).most_common(1)[0][0]).removeprefix("torch."),
     )
     card = model_card(exported, args)
     with atomic_folder(args.out) as folder:

@@ -90,10 +90,20 @@ class Exported:
     left_out: tuple[str, ...]  # modules of our weights file that the layout has no place for
     vocabulary_sha256: str
     tokenizer_kind: str  # as in layout.json
+    dtype: str  # of most weights, for example float32
 
     @property
     def own_code(self) -> bool:
         return self.config["model_type"] == "parallax"
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Somebody's, fine-tuned here or not."""
+        return "checkpoint" in self.metadata
+
+    @property
+    def is_untouched(self) -> bool:
+        return self.is_checkpoint and not self.metadata.get("task")
 
     @property
     def architecture(self) -> str:
@@ -126,9 +136,9 @@ def model_card(exported: Exported, args: argparse.Namespace) -> str:
         head(exported, run, before, corpora),
         f"# {title(exported)}",
         *introduction(exported, run, before),
-        *([scale_section(scale, args.scale.stem)] if scale else []),
+        *([scale_section(scale, args.scale.stem, exported)] if scale and not exported.is_untouched else []),
         provenance(exported, run, read_cost(args.cost, exported)),
-        *data_section(corpora, scale),
+        *data_section(corpora, None if exported.is_checkpoint else scale),
         *scores_section(exported, args.scores, args.scale.stem if scale else None),
         loading(exported),
         limits(exported),
@@ -197,7 +207,7 @@ def introduction(exported: Exported, run: dict | None, before: list[dict]) -> li
 
 
 def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
-    if "checkpoint" in exported.metadata and not exported.metadata.get("task"):
+    if exported.is_untouched:
         return "The weights are a published checkpoint, which Parallax read and wrote without a change."
     if not run or run.get("kind") == "checkpoint":
         return "The encoder is a published checkpoint."
@@ -211,9 +221,14 @@ def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
     return "\n\n".join([f"Run `{run['name']}` was trained{start}, on:", "\n".join(lines), *behind])
 
 
-def scale_section(scale: dict, name: str) -> str:
+def scale_section(scale: dict, name: str, exported: Exported) -> str:
     words = f"Scale `{name}`: {scale['description']}."
-    if name == "smoke":
+    if exported.is_checkpoint and scale.get("world"):
+        words += (
+            " The data that it was fine-tuned on are of the generated mini-world, and made up; the checkpoint is not. "
+            "Its numbers are not comparable with published ones."
+        )
+    elif name == "smoke":
         words += " It tests the code: **the numbers of this model mean nothing**, and it is of no use."
     elif scale.get("world"):
         words += (
@@ -397,13 +412,12 @@ def loading(exported: Exported) -> str:
         "",
         f'tokenizer = AutoTokenizer.from_pretrained("this-folder"{trust})',
         f'model = {auto}.from_pretrained("this-folder"{trust}{bare})',
-        *EXAMPLES.get(auto, EXAMPLES["AutoModel"]),
+        *EXAMPLES[auto],
     ]
     words = [f"## How to load\n\n```python\n{chr(10).join(lines)}\n```"]
-    words.append(
-        "The weights are fp32. For bf16, pass `dtype=torch.bfloat16` to `from_pretrained`; the answers then differ "
-        "a little."
-    )
+    words.append(f"The weights are {exported.dtype}.")
+    if exported.dtype == "float32":
+        words[-1] += " For bf16, pass `dtype=torch.bfloat16` to `from_pretrained`; the answers then differ a little."
     if own:
         words.append(
             "`modeling_parallax*.py` here is the model's code, for transformers 5: read it before you trust it."
@@ -446,6 +460,10 @@ PAIR = ['inputs = tokenizer("A question or premise.", "A context or hypothesis."
 EXAMPLES = {
     "AutoModel": [*FORWARD, "states = model(**inputs).last_hidden_state"],
     "AutoModelForMaskedLM": [*FORWARD, "logits = model(**inputs).logits"],
+    "AutoModelForPreTraining": [*FORWARD, "output = model(**inputs)  # with the logits of each head"],
+    "AutoModelForNextSentencePrediction": [*PAIR, "logits = model(**inputs).logits  # first: the second text follows"],
+    "MBartEncoder": [*FORWARD, "states = model(**inputs).last_hidden_state"],
+    "MT5EncoderModel": [*FORWARD, "states = model(**inputs).last_hidden_state"],
     "AutoModelForSequenceClassification": [
         *PAIR,
         "label = model.config.id2label[int(model(**inputs).logits.argmax())]",
