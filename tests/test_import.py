@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pickle
+import random
 import re
 import shutil
 import subprocess
@@ -555,6 +556,29 @@ def test_a_torn_file_is_refused(tmp_path, kind, kept):
     assert said.startswith(f"{path}: not a whole") and said.endswith("download it again") and "\n" not in said
 
 
+@pytest.mark.parametrize("how", ["bare pickle", "bin"])
+def test_no_damage_to_a_pickle_ends_in_a_traceback(tmp_path, how):
+    path = tmp_path / "pytorch_model.bin"
+    state = {name: tensor.detach().clone() for name, tensor in made("XLMRobertaModel").state_dict().items()}
+    torch.save(state, path, _use_new_zipfile_serialization=how == "bin")
+    content, rng = path.read_bytes(), random.Random(1)
+    damaged = [content[:end] for end in range(0, len(content), len(content) // 60)]
+    start = content.index(b"embeddings")  # of the pickle, among the bytes of the tensors
+    for place in [rng.randrange(start, start + 6000) for _ in range(60)]:
+        changed = bytearray(content)
+        changed[place] ^= 1 << rng.randrange(8)
+        damaged.append(bytes(changed))
+    refused = 0
+    for bytes_ in damaged:
+        path.write_bytes(bytes_)
+        try:
+            import_checkpoint.read_file(path)  # a changed name or number may make another state
+        except UserError as error:
+            assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
+            refused += 1
+    assert refused > 60
+
+
 def test_what_is_no_state_of_a_model_is_refused(tmp_path):
     folder = written(tmp_path, made("XLMRobertaModel"), "bin")
     for content in ({}, [torch.zeros(2)], {"model": {"a": torch.zeros(2)}}, {"a": torch.zeros(3).to_sparse()}):
@@ -575,6 +599,8 @@ def test_an_index_is_checked(tmp_path):
         ({"embeddings.word_embeddings.weight": "../../etc/passwd"}, "'../../etc/passwd' is not the name of a file"),
         ({"embeddings.word_embeddings.weight": "gone.safetensors"}, "gone.safetensors: no such file"),
         ({"another": shards[0]}, f"{shards[0]}: lacks another, unlike {path.name}"),
+        ({"another": ".."}, "'..' is not the name of a file"),
+        ({"another": ""}, "'' is not the name of a file"),
         ({"another": 3}, "weight_map: expected the file of each tensor"),
     ):
         path.write_text(json.dumps(index | {"weight_map": index["weight_map"] | change}))
@@ -597,7 +623,7 @@ def test_an_index_is_checked(tmp_path):
         ("BertModel", {"add_cross_attention": True}, "add_cross_attention: True"),
         ("BertModel", {"pruned_heads": {"1": [0]}}, "pruned_heads: "),
         ("BertModel", {"quantization_config": {"bits": 8}}, "quantization_config: "),
-        ("BertModel", {"num_attention_heads": 5}, "5 does not divide"),
+        ("BertModel", {"num_attention_heads": 5}, "num_attention_heads: 5 does not divide hidden_size 32"),
         ("BertModel", {"hidden_size": "32"}, "hidden_size: '32' is not a whole number"),
         ("BertModel", {"hidden_dropout_prob": "a"}, "hidden_dropout_prob: 'a' is not a number"),
         ("BertModel", {"architectures": "BertModel"}, "architectures: 'BertModel' is not a list"),
@@ -614,6 +640,15 @@ def test_what_our_encoder_cannot_be_is_refused_by_its_key(tmp_path, name, change
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     found = told(folder)
     assert found.startswith(str(path)) and said in found
+
+
+def test_null_is_the_default(tmp_path):
+    folder = written(tmp_path, made("BertModel"), "safetensors")
+    path = folder / "config.json"
+    expected = Imported(folder).encoder.config
+    nulls = dict.fromkeys(("position_embedding_type", "is_decoder", "pruned_heads", "id2label", "hidden_dropout_prob"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | nulls))
+    assert Imported(folder).encoder.config == expected
 
 
 def test_a_config_that_lacks_keys_or_is_none_is_refused(tmp_path):
@@ -809,10 +844,45 @@ def test_the_script_leaves_out_what_it_is_told_to(tmp_path, pieces):
     same_bits(to_foreign(load_encoder(tmp_path / "out/model.safetensors")[0].config, weights, kept, order)[1], before)
 
 
+@pytest.mark.parametrize("how", ["option", "run file"])
+def test_a_head_can_be_left_out(tmp_path, pieces, how):
+    folder = written(tmp_path, made("XLMRobertaForMaskedLM"), "safetensors")
+    shutil.copyfile(pieces, tmp_path / "sentencepiece.bpe.model")
+    before = load_file(folder / "model.safetensors")
+    changed(folder, {"lm_head.dense.weight": None})
+    done = run_script(tmp_path, "--run", "published")
+    assert done.returncode == 2 and "leave the head out: --leave-out lm_head." in done.stderr
+    (tmp_path / "run.yaml").write_text("{name: published, model: {}, source: {folder: x, leave_out: [lm_head.]}}\n")
+    arguments = (
+        ["--run", "published", "--leave-out", "lm_head."] if how == "option" else ["--run-file", tmp_path / "run.yaml"]
+    )
+    done = run_script(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    weights, metadata = load_weights(tmp_path / "out/model.safetensors")
+    kept, order = json.loads(metadata["checkpoint"]), load_tokenizer(tmp_path / "out/tokenizer").order
+    assert kept["groups"] == [] and kept["config"]["architectures"] == ["XLMRobertaModel"]
+    encoder = load_encoder(tmp_path / "out/model.safetensors")[0]
+    config, tensors = to_foreign(encoder.config, weights, kept, order)
+    same_bits(tensors, {name: tensor for name, tensor in before.items() if not name.startswith("lm_head.")})
+    assert config["architectures"] == ["XLMRobertaModel"]
+
+
+def test_a_head_that_is_not_ours_can_be_left_out(tmp_path):
+    folder = written(tmp_path, made("ElectraForSequenceClassification", num_labels=3), "safetensors")
+    config, path = read_config(folder), find_weights(folder)
+    with pytest.raises(UserError, match=r"GELU in the head.*or leave the head out"):
+        from_foreign(config, read_tensors(path), BERT_ORDER, str(path))
+    tensors = import_checkpoint.leave_out(read_tensors(path), ("classifier.",), path)
+    _, weights, kept = from_foreign(config, tensors, BERT_ORDER, str(path), ("classifier.",))
+    assert all(name.startswith("encoder.") for name in weights)
+    assert kept["config"]["architectures"] == ["ElectraModel"]
+
+
 def test_labels_are_one_for_each_class(tmp_path):
     path = tmp_path / "config.json"
     assert import_checkpoint.labels_of({}, "classification", 2, path) == ["LABEL_0", "LABEL_1"]
     assert import_checkpoint.labels_of({"id2label": {"1": "b", "0": "a"}}, "tagging", 2, path) == ["a", "b"]
     assert import_checkpoint.labels_of({"id2label": {"0": "a"}}, "question-answering", 2, path) is None
+    assert import_checkpoint.labels_of({"id2label": None}, "classification", 1, path) == ["LABEL_0"]
     with pytest.raises(UserError, match="id2label: expected a name for each of the 3 classes"):
         import_checkpoint.labels_of({"id2label": {"0": "a", "1": "b"}}, "tagging", 3, path)

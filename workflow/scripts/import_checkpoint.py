@@ -14,6 +14,7 @@ import argparse
 import json
 import pickle
 import re
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,16 +34,24 @@ from pretrain import commit_id
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
+BROKEN = (  # what a torn or changed pickle raises, besides its own error
+    *(RuntimeError, EOFError, AssertionError, ValueError, LookupError, TypeError, AttributeError, OverflowError),
+    *(struct.error, MemoryError, OSError),
+)
+
 
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(1)
     config, weights_file = read_config(args.checkpoint), find_weights(args.checkpoint)
     model = model_of(config, str(weights_file))
-    record = read_run(args.run_file, model, args.checkpoint) if args.run_file else {"run": args.run}
-    tensors = leave_out(read_tensors(weights_file), args.leave_out, weights_file)
+    record, left_out = {"run": args.run}, tuple(args.leave_out)
+    if args.run_file:
+        record, more = read_run(args.run_file, model, args.checkpoint)
+        left_out += more
+    tensors = leave_out(read_tensors(weights_file), left_out, weights_file)
     tokenizer = import_tokenizer(args.checkpoint, config, model.vocabulary, args.tokenizer)
-    model, weights, kept = from_foreign(config, tensors, tokenizer.order, str(weights_file))
+    model, weights, kept = from_foreign(config, tensors, tokenizer.order, str(weights_file), left_out)
     metadata = {
         "format": "pt",
         "model": describe_model(model),
@@ -97,8 +106,8 @@ def read_object(path: Path, mend: str) -> dict:
     return content
 
 
-def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> dict[str, str]:
-    """Name and hash of the run, whose model must have the checkpoint's shape."""
+def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Name and hash of the run, whose model must have the checkpoint's shape, and what it leaves out."""
     try:
         run = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -109,7 +118,8 @@ def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> dict[str, str]
                 f"{path}, model.{key}: {said}, but {checkpoint / 'config.json'} makes it {found}; change the run, or "
                 "give its checkpoint"
             )
-    return {"run": run["name"], "run_hash": run_hash(run)[:16]}
+    left_out = tuple(run.get("source", {}).get("leave_out", []))
+    return {"run": run["name"], "run_hash": run_hash(run)[:16]}, left_out
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -135,7 +145,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}, weight_map: expected the file of each tensor; download it again")
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(shard_of.values())):
-        if Path(shard).name != shard:
+        if Path(shard).name != shard or shard in ("", ".."):
             raise UserError(f"{path}, weight_map: {shard!r} is not the name of a file beside it")
         own = read_file(path.with_name(shard))
         missing = sorted(name for name, file in shard_of.items() if file == shard and name not in own)
@@ -172,7 +182,7 @@ def read_pickle(path: Path) -> object:
                 "the safetensors of this model, or a file of tensors alone"
             ) from None
         raise UserError(f"{path}: not a whole file of tensors; download it again") from None
-    except (RuntimeError, EOFError, AssertionError, ValueError, KeyError) as error:
+    except BROKEN as error:
         said = str(error).split(". ")[0].split("\n")[0] or "it ends too early"
         raise UserError(f"{path}: not a whole file of tensors ({said}); download it again") from None
 
@@ -199,7 +209,9 @@ def labels_of(config: dict, head: str, classes: int, path: Path) -> list[str] | 
     if head == "question-answering":
         return None
     numbers = [str(number) for number in range(classes)]
-    names = config.get("id2label", {number: f"LABEL_{number}" for number in numbers})
+    names = config.get("id2label")
+    if names is None:
+        names = {number: f"LABEL_{number}" for number in numbers}
     if not isinstance(names, dict) or sorted(names) != sorted(numbers):
         raise UserError(f"{path}, id2label: expected a name for each of the {classes} classes, found {names!r}")
     return [str(names[number]) for number in numbers]

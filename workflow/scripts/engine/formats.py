@@ -240,6 +240,7 @@ MT5 = Format(
     encoder_class="MT5EncoderModel",
 )
 FORMATS = {"xlm-roberta": XLM_ROBERTA, "bert": BERT, "electra": ELECTRA, "ernie_m": ERNIE_M, "mbart": MBART, "mt5": MT5}
+LEAVE_OUT = "or leave the head out: --leave-out lm_head."
 NOT_OURS = {  # classes whose tensors would fit, or nearly
     "ForMultipleChoice": "one score for each choice",
     "ForInformationExtraction": "two probabilities of each token",
@@ -272,7 +273,9 @@ def post_norm_of(config: dict, path: Path) -> ModelConfig:
     wanted = {"hidden_act": "gelu"}  # the exact one; gelu_new and the like are approximations
     wanted |= {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
     check_kinds(config, wanted | {"pruned_heads": {}, "quantization_config": None}, path)
-    width = whole(config, "hidden_size", path)
+    width, heads = whole(config, "hidden_size", path), whole(config, "num_attention_heads", path)
+    if width % heads:
+        raise UserError(f"{path}, num_attention_heads: {heads} does not divide hidden_size {width}")
     if kind is ELECTRA and config.get("embedding_size", width) != width:
         raise UserError(
             f"{path}, embedding_size: {config['embedding_size']!r} is not hidden_size {width}; our encoder has "
@@ -287,7 +290,7 @@ def post_norm_of(config: dict, path: Path) -> ModelConfig:
     return ModelConfig(
         layers=whole(config, "num_hidden_layers", path),
         width=width,
-        heads=whole(config, "num_attention_heads", path),
+        heads=heads,
         ffn=whole(config, "intermediate_size", path),
         positions=whole(config, "max_position_embeddings", path) + FIRST_POSITION - kind.unused_positions,
         vocabulary=whole(config, "vocab_size", path),
@@ -349,7 +352,7 @@ def mt5_of(config: dict, path: Path) -> PreNormConfig:
 def check_kinds(config: dict, wanted: dict[str, object], path: Path) -> None:
     """What our encoder has in one kind only; a key that is not there has that kind by default."""
     for key, kind in wanted.items():
-        if config.get(key, kind) != kind:
+        if config.get(key) is not None and config[key] != kind:
             raise UserError(f"{path}, {key}: {config[key]!r}; our encoder has no other than {kind!r}")
 
 
@@ -362,13 +365,13 @@ def whole(config: dict, key: str, path: Path) -> int:
 
 
 def number(config: dict, key: str, default: float, path: Path) -> float:
-    value = config.get(key, default)
+    value = default if config.get(key) is None else config[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise UserError(f"{path}, {key}: {value!r} is not a number of at least zero")
     return float(value)
 
 
-def architecture_of(config: dict, kind: Format, path: Path) -> str | None:
+def architecture_of(config: dict, kind: Format, path: Path, left_out: tuple[str, ...] = ()) -> str | None:
     """Their class without its family's name, ForMaskedLM for example."""
     names = config.get("architectures") or [None]
     if not isinstance(names, list) or not isinstance(names[0], str | None):
@@ -377,8 +380,8 @@ def architecture_of(config: dict, kind: Format, path: Path) -> str | None:
     if name is None:
         return None
     for end, what in NOT_OURS.items():
-        if name.endswith(end):
-            raise UserError(f"{path}, architectures: {name} is {what}; the engine has no such head")
+        if name.endswith(end) and not left_out:
+            raise UserError(f"{path}, architectures: {name} is {what}; the engine has no such head, {LEAVE_OUT}")
     return max((end for end in kind.architectures if name.endswith(end)), key=len, default=None)
 
 
@@ -445,15 +448,16 @@ def copies_of_the_pooler(kind: Format, groups: Iterable[str]) -> list[str]:
 
 
 def from_foreign(
-    config: dict, tensors: dict[str, Tensor], order: list[int], where: str
+    config: dict, tensors: dict[str, Tensor], order: list[int], where: str, left_out: tuple[str, ...] = ()
 ) -> tuple[ModelConfig | PreNormConfig, dict[str, Tensor], dict]:
     """Our model's shape, its weights, and what to_foreign needs to write the same tensors again: all but a decoder's.
 
-    Tensors that need no change are not copied. All that does not fit is one error.
+    Tensors that need no change are not copied. All that does not fit is one error. `left_out`: how the names of tensors
+    begin that were taken away, so that their head is not missed.
     """
     model = model_of(config, where)
     kind = FORMATS[config["model_type"]]
-    architecture = architecture_of(config, kind, Path(where).with_name("config.json"))
+    architecture = architecture_of(config, kind, Path(where).with_name("config.json"), left_out)
     if sorted(order) != list(range(model.vocabulary)):
         raise ValueError(f"{where}: the order of the ids is none of {model.vocabulary} ids")
     problems: dict[str, list[str]] = {}
@@ -489,7 +493,8 @@ def from_foreign(
         else:
             copies[actual] = original
 
-    groups = groups_of(set(found), kind, architecture, model, where)
+    expected = expected_groups(kind, architecture, model, prefix, left_out)
+    groups = groups_of(set(found), kind, expected, model, where)
     slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
     wanted = {slot.theirs: slot for slot in slots}
     names = {name: renamed.get(name, full_name(name, prefix)) for name in {*found, *wanted}}
@@ -504,8 +509,12 @@ def from_foreign(
         elif tensor.dtype not in DTYPES.values():
             wrong("of a type other than fp32, fp16 and bf16", f"{actual} ({tensor.dtype})")
     if problems:
-        raise UserError(f"{where}: not the weights of {config['model_type']} in its config.json: {listed(problems)}")
+        mend = f"; {LEAVE_OUT}" if lacks_a_head(problems.get("missing", []), kind, groups, model, prefix) else ""
+        said = listed(problems)
+        raise UserError(f"{where}: not the weights of {config['model_type']} in its config.json: {said}{mend}")
 
+    if left_out:
+        config = config | {"architectures": [kind.name + class_of(groups, kind)]}
     weights = take(found, slots, model, order, kind)
     for ours in copies_of_the_pooler(kind, groups):
         for part in ("weight", "bias"):
@@ -567,11 +576,34 @@ def buffer(name: str, dtype: torch.dtype, shape: list[int]) -> Tensor:
     return torch.arange(shape[-1] if shape else 1, dtype=dtype).expand(shape).contiguous()
 
 
+def expected_groups(
+    kind: Format,
+    architecture: str | None,
+    model: ModelConfig | PreNormConfig,
+    prefix: str,
+    left_out: tuple[str, ...],
+) -> set[str]:
+    """What its class must have, but for what was left out whole."""
+    groups = set()
+    for group in kind.architectures.get(architecture, ()):
+        names = [full_name(slot.theirs, prefix) for slot in group_slots(kind, group, model)]
+        if not all(name.startswith(left_out) for name in names):
+            groups.add(group)
+    return groups
+
+
+def lacks_a_head(
+    missing: list[str], kind: Format, groups: Iterable[str], model: ModelConfig | PreNormConfig, prefix: str
+) -> bool:
+    slots = (slot for group in groups for slot in group_slots(kind, group, model))
+    return bool(set(missing) & {full_name(slot.theirs, prefix) for slot in slots})
+
+
 def groups_of(
-    found: set[str], kind: Format, architecture: str | None, model: ModelConfig | PreNormConfig, where: str
+    found: set[str], kind: Format, expected: set[str], model: ModelConfig | PreNormConfig, where: str
 ) -> list[str]:
     """What there is besides the encoder: what its class must have, and what any tensor is of."""
-    groups = set(kind.architectures.get(architecture, ()))
+    groups = set(expected)
     for group in kind.groups:
         names = {slot.theirs for slot in group_slots(kind, group, model)}
         if names & found and group not in HEAD_KINDS:

@@ -559,6 +559,8 @@ def bert_layout(checkpoint: Path, model_type: str, rows: int) -> Layout:
 def bert_settings(checkpoint: Path) -> dict:
     """Of tokenizer_config.json; what it does not say is in tokenizer.json, if that is there."""
     normalizer = read_json(checkpoint / "tokenizer.json").get("normalizer") or {}
+    if not isinstance(normalizer, dict):
+        raise UserError(f"{checkpoint / 'tokenizer.json'}, normalizer: expected a mapping; download it again")
     names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
     names |= {"tokenize_chinese_chars": "handle_chinese_chars"}
     if normalizer.get("type") != "BertNormalizer":
@@ -600,8 +602,10 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def read_json_vocabulary(path: Path) -> list[str]:
-    vocabulary = read_json(path).get("model", {}).get("vocab")
-    if not isinstance(vocabulary, dict) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+    model = read_json(path).get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    whole = isinstance(vocabulary, dict) and all(type(number) is int for number in vocabulary.values())
+    if not whole or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise UserError(f"{path}, model.vocab: expected tokens with ids from 0 on; give the checkpoint's vocab.txt")
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
