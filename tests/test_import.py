@@ -24,15 +24,17 @@ from torch import Tensor, nn
 
 import import_checkpoint
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
+from engine.config import InitConfig
 from engine.formats import HEAD_KINDS, from_foreign, to_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
-from engine.model import Encoder, MaskedLanguageModelHead
+from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, RelativeBias
 from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from errors import UserError
 from import_checkpoint import find_weights, read_config, read_tensors
 from plan import run_hash
+from pretrain import fitted, load_initial_weights
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 
@@ -510,6 +512,27 @@ def test_what_is_neither_mbart_nor_mt5_is_refused(tmp_path, name, change, said):
     assert found.startswith(str(path)) and said in found
 
 
+def test_no_run_starts_where_the_same_distances_mean_something_else(tmp_path):
+    """Neither shows in the shape of a tensor."""
+    there = ModelConfig(3, WIDTH, 4, 96, POSITIONS, VOCABULARY, relative_bias=RelativeBias(8, 20))
+    for key, value in (("max_distance", 40), ("gate_input", "hidden")):
+        here = dataclasses.replace(there, relative_bias=dataclasses.replace(there.relative_bias, **{key: value}))
+        expected = re.escape(f"model.relative_bias.{key} is {getattr(there.relative_bias, key)} there and {value} in")
+        with pytest.raises(UserError, match=f"{expected} the run; set it to"):
+            fitted({}, {"model": describe_model(there)}, here, tmp_path)
+    assert fitted({}, {"model": describe_model(there)}, there, tmp_path) == {}
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_the_mend_for_another_vocabulary_is_one_that_helps(tmp_path, imported):
+    path = tmp_path / "model.safetensors"
+    more = {"checkpoint": "{}"} if imported else {}
+    save_weights(path, {"a": torch.zeros(1)}, {"vocabulary_sha256": "a" * 64} | more)
+    mend = "in the scale write vocabulary: {of: xlm-r}" if imported else "train xlm-r again at this scale"
+    with pytest.raises(UserError, match=f"of another vocabulary .*; {re.escape(mend)}"):
+        load_initial_weights(nn.Module(), InitConfig("xlm-r"), path, "b" * 64)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # What is refused
 
@@ -836,6 +859,7 @@ def test_the_script_leaves_out_what_it_is_told_to(tmp_path, pieces):
     changed(folder, {"adapter.weight": torch.zeros(3)})
     done = run_script(tmp_path, "--run", "published")
     assert done.returncode == 2 and "1 unexpected (adapter.weight)" in done.stderr
+    assert not list(tmp_path.glob("out/*")), "a refused import leaves nothing behind"
     done = run_script(tmp_path, "--run", "published", "--leave-out", "nothing.")
     assert done.returncode == 2 and "--leave-out nothing.: no tensor of" in done.stderr
     assert run_script(tmp_path, "--run", "published", "--leave-out", "adapter.").returncode == 0

@@ -18,6 +18,7 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 import yaml
@@ -50,8 +51,15 @@ def main() -> None:
         record, more = read_run(args.run_file, model, args.checkpoint)
         left_out += more
     tensors = leave_out(read_tensors(weights_file), left_out, weights_file)
+    with TemporaryDirectory() as folder:  # a refused import leaves no tokenizer behind
+        order = import_tokenizer(args.checkpoint, config, model.vocabulary, Path(folder) / "tokenizer").order
+    model, weights, kept = from_foreign(config, tensors, order, str(weights_file), left_out)
+    labels = {}
+    if kept["head"]:
+        classes = len(weights["head.output.weight"])
+        named = labels_of(config, kept["head"], classes, args.checkpoint / "config.json")
+        labels = {"labels": json.dumps(named)}
     tokenizer = import_tokenizer(args.checkpoint, config, model.vocabulary, args.tokenizer)
-    model, weights, kept = from_foreign(config, tensors, tokenizer.order, str(weights_file), left_out)
     metadata = {
         "format": "pt",
         "model": describe_model(model),
@@ -59,10 +67,8 @@ def main() -> None:
         "vocabulary_sha256": tokenizer.sha256,
         "dtype": "float32",
         "checkpoint": json.dumps(kept),
-    } | record
-    if kept["head"]:
-        classes = len(weights["head.output.weight"])
-        metadata["labels"] = json.dumps(labels_of(config, kept["head"], classes, args.checkpoint / "config.json"))
+    }
+    metadata |= record | labels
     save_weights(args.out, weights, metadata)
     print(
         f"{args.out}: {len(weights)} weights out of {len(tensors)} tensors of {weights_file} ({kept['dtype']}); "

@@ -478,9 +478,12 @@ def load_initial_weights(
         )
     known = metadata.get("vocabulary_sha256")
     if known and vocabulary_sha256 and known != vocabulary_sha256:
+        mend = f"train {init.run} again at this scale, or give the vocabulary that it was trained with"
+        if "checkpoint" in metadata:
+            mend = f"in the scale write vocabulary: {{of: {init.run}}}"
         raise UserError(
-            f"{path}: of another vocabulary (sha256 {known}) than the text is encoded with ({vocabulary_sha256}); in "
-            f"the scale write vocabulary: {{of: {init.run}}}"
+            f"{path}: of another vocabulary (sha256 {known}) than the text is encoded with ({vocabulary_sha256}); "
+            f"{mend}"
         )
     given = fitted(given, metadata, model.encoder.config, path)
     own = model.state_dict()
@@ -520,8 +523,16 @@ def fitted(given: dict[str, Tensor], metadata: dict[str, str], model: ModelConfi
         if getattr(described, key) != getattr(model, key):
             raise UserError(
                 f"{path}: cannot start from it: model.{key} is {getattr(described, key)} there and "
-                f"{getattr(model, key)} in the run"
+                f"{getattr(model, key)} in the run; set it to {getattr(described, key)}"
             )
+    if described.relative_bias and model.relative_bias:
+        for key in ("max_distance", "gate_input"):
+            there, here = getattr(described.relative_bias, key), getattr(model.relative_bias, key)
+            if there != here:
+                raise UserError(
+                    f"{path}: cannot start from it: model.relative_bias.{key} is {there} there and {here} in the run; "
+                    f"set it to {there}"
+                )
     if not model.token_types and described.token_types > 1:
         raise UserError(
             f"{path}: cannot start from it: it tells {described.token_types} sides of a pair apart; set "
