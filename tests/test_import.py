@@ -25,7 +25,7 @@ from torch import Tensor, nn
 import import_checkpoint
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import InitConfig
-from engine.formats import HEAD_KINDS, from_foreign, to_foreign, without_token_types
+from engine.formats import FORMATS, HEAD_KINDS, from_foreign, to_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
 from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, RelativeBias
 from engine.objectives.rtd import DiscriminatorHead
@@ -900,6 +900,11 @@ def test_a_head_that_is_not_ours_can_be_left_out(tmp_path):
     _, weights, kept = from_foreign(config, tensors, BERT_ORDER, str(path), ("classifier.",))
     assert all(name.startswith("encoder.") for name in weights)
     assert kept["config"]["architectures"] == ["ElectraModel"]
+
+
+def test_the_page_names_every_format(repository):
+    page = (repository / "docs/extending.md").read_text()
+    assert [name for name in FORMATS if f"\n| `{name}` | " not in page] == []
 
 
 def test_labels_are_one_for_each_class(tmp_path):

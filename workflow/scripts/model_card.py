@@ -455,6 +455,10 @@ LEFT_OUT = {
     "tags": "mBART's vector of each language, so train it on before it says anything",
     "sentinels": "mT5's vectors of the sentinels, so train it on before it says anything",
 }
+ENCODERS = {
+    "MBartEncoder": "Parallax gives it `<s> X </s>`, without the code of the language.",
+    "MT5EncoderModel": "Parallax gives it `<s> X </s>`, where a row of the table that no token has stands for `<s>`.",
+}
 FORWARD = ['inputs = tokenizer(["One text.", "Another, which is longer."], padding=True, return_tensors="pt")']
 PAIR = ['inputs = tokenizer("A question or premise.", "A context or hypothesis.", return_tensors="pt")']
 EXAMPLES = {
@@ -492,6 +496,8 @@ def limits(exported: Exported) -> str:
             "`generate()` searches as Parallax does; where a translation grows to `max_length`, the two end it in "
             "different ways. Parallax normalises a source (Unicode NFC, spaces) before it is encoded."
         )
+    if exported.auto_class in ENCODERS:
+        found.append(f"The encoder alone is here. {ENCODERS[exported.auto_class]}")
     found += [
         f"Not in this folder, as its layout has no place for it: {LEFT_OUT.get(name, name)}."
         for name in exported.left_out
