@@ -316,6 +316,21 @@ def test_wordpiece_is_that_of_transformers(lines: list[str], bert: Path) -> None
     assert in_their_ids(tokenizer, rows) == theirs(lines[:30], lines[5:35])["input_ids"]
 
 
+def test_a_tokenizer_json_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    config = {"model_type": "bert"}
+    for content, said in (
+        ({"model": None}, "model.vocab: expected tokens with ids"),
+        ({"model": {"vocab": {"a": 0, "b": "1"}}}, "model.vocab: expected tokens with ids"),
+        ({"normalizer": "x"}, "normalizer: expected a mapping"),
+    ):
+        path.write_text(json.dumps(content))
+        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+        with pytest.raises(UserError, match=f"tokenizer.json, {said}"):
+            import_tokenizer(tmp_path, config, 9, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_bert_comes_in_from_a_tokenizer_json_alone(lines: list[str], bert: Path, tmp_path: Path) -> None:
     """transformers 5 saves nothing else of it but its settings, which other programs leave out."""
     AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path / "saved")
