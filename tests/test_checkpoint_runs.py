@@ -153,6 +153,16 @@ def test_a_training_starts_from_a_checkpoint(built, tmp_path, extends, start, fr
     assert alike > 0.5  # thirty steps from it; from elsewhere it would be about zero
 
 
+def test_what_was_fine_tuned_from_a_checkpoint_is_exported_in_its_layout(built):
+    exported = "results/smoke/exported/bert/xnli/cross-lingual-transfer/seed-1"
+    snakemake(built, "--cores", "2", "--config", "scale=smoke", CHOSEN, "--", exported)
+    config = json.loads((built / exported / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"] and len(config["id2label"]) == 3
+    card = (built / exported / "README.md").read_text(encoding="utf-8")
+    assert "the data of the task are generated" in card and "It knows no real language" not in card
+    assert "| xnli | cross-lingual-transfer | accuracy |" in card
+
+
 def test_another_checkpoint_in_the_folder_is_imported_again(built):
     weights = built / "checkpoints/mine/model.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")  # a new time alone would not do: Snakemake compares small files

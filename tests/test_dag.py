@@ -499,7 +499,7 @@ def test_filters_choose_what_is_planned(built):
 def test_the_paper_scale_plans_within_its_bounds(repository, tmp_path):
     tree = copy_tree(repository, tmp_path / "clone")
     printed = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=paper").stdout
-    assert 1000 < int(re.search(r"^total +(\d+)$", printed, re.MULTILINE).group(1)) < 10_000
+    assert 1000 < int(re.search(r"^total +(\d+)$", printed, re.MULTILINE).group(1)) < 12_000
     # bash takes its command as one argument, which may have 128 kB.
     pattern = r"^.*(?:python|torchrun|launch_node.sh \d+) workflow/scripts/.*$"
     commands = re.findall(pattern, printed, re.MULTILINE)

@@ -138,7 +138,7 @@ def model_card(exported: Exported, args: argparse.Namespace) -> str:
         *introduction(exported, run, before),
         *([scale_section(scale, args.scale.stem, exported)] if scale and not exported.is_untouched else []),
         provenance(exported, run, read_cost(args.cost, exported)),
-        *data_section(corpora, None if exported.is_checkpoint else scale),
+        *data_section(corpora, bool(scale and scale.get("world")), exported),
         *scores_section(exported, args.scores, args.scale.stem if scale else None),
         loading(exported),
         limits(exported),
@@ -274,13 +274,14 @@ def selected(selection: dict | None) -> str | None:
     return f"step {selection['step']} of {selection['of']}: {best}"
 
 
-def data_section(corpora: list[Corpus], scale: dict | None) -> list[str]:
+def data_section(corpora: list[Corpus], made_up: bool, exported: Exported) -> list[str]:
     if not corpora:
         return []
     words = "What the data's owners allow holds for what is made of it: look before you use the model."
-    if scale and scale.get("world"):
+    if made_up and not exported.is_untouched:
+        text = "the data of the task are" if exported.is_checkpoint else "the text is"
         words = (
-            "At this scale the text is generated in the form of these corpora. The licences are those of the corpora "
+            f"At this scale {text} generated in the form of these corpora. The licences are those of the corpora "
             "whose place it takes."
         )
     rows = [f"| {corpus.name} | {corpus.of} | {corpus.said} |" for corpus in corpora]
