@@ -402,7 +402,7 @@ def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
     assert config.listed == ["alm"] and not plan.all_needs(config)
     assert plan.load_config(repository, {"scale": "paper"}).listed == []
     everything = plan.load_config(repository, {"runs": "all"})
-    assert everything.not_here == {name for name in config.runs if name.startswith("published-")}
+    assert everything.not_here == {name for name in config.runs if name.startswith("hub-")}
     assert set(everything.listed) == set(config.runs) - everything.not_here
     assert set(plan.load_config(repository, {"scale": "paper", "runs": "all"}).listed) == set(config.runs)
 

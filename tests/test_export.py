@@ -626,7 +626,7 @@ def test_the_card_says_where_the_model_comes_from(with_run, tmp_path, tokenizer)
 
 def test_a_published_checkpoint_has_a_licence_too(with_run, tmp_path, repository):
     config = plan.load_config(repository, {"scale": "paper"})
-    hub, local = plan.resolve_run(config, "published-mbert"), tmp_path / "local.yaml"
+    hub, local = plan.resolve_run(config, "hub-mbert"), tmp_path / "local.yaml"
     before = tmp_path / "before.yaml"
     before.write_text(yaml.safe_dump(hub))
     local.write_text(yaml.safe_dump(hub | {"name": "mine", "source": {"folder": "somewhere"}}))

@@ -77,7 +77,7 @@ def test_a_checkpoint_in_a_folder_is_imported_and_nothing_trained_for_it(tree):
 
 
 def test_a_checkpoint_of_the_hub_is_downloaded(tree):
-    wanted = "results/paper/scores/published-mbert/xnli/cross-lingual-transfer/seed-1.json"
+    wanted = "results/paper/scores/hub-mbert/xnli/cross-lingual-transfer/seed-1.json"
     text = snakemake(tree, "--dry-run", "--config", "scale=paper", "--", wanted).stdout
     raw = "results/paper/raw/huggingface.co/google-bert/bert-base-multilingual-cased/resolve/main"
     for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"):
@@ -88,27 +88,25 @@ def test_a_checkpoint_of_the_hub_is_downloaded(tree):
 def test_a_run_starts_from_a_published_checkpoint(tree):
     """Where the vocabulary of the scale is the checkpoint's, or is made it."""
     text = (tree / "config/runs/ernie-m-base.yaml").read_text(encoding="utf-8")
-    text = text.replace("name: ernie-m-base", "name: mine").replace(
-        "init: {run: xlm-r,", "init: {run: published-xlm-r,"
-    )
+    text = text.replace("name: ernie-m-base", "name: mine").replace("init: {run: xlm-r,", "init: {run: hub-xlm-r,")
     (tree / "config/runs/mine.yaml").write_text(text, encoding="utf-8")
     config = plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
-    assert plan.resolve_run(config, "mine")["init"]["run"] == "published-xlm-r"
+    assert plan.resolve_run(config, "mine")["init"]["run"] == "hub-xlm-r"
     for seed in (1, 2):
-        assert plan.weights_path(config, "published-xlm-r", seed).endswith("/published-xlm-r/seed-1/model.safetensors")
+        assert plan.weights_path(config, "hub-xlm-r", seed).endswith("/hub-xlm-r/seed-1/model.safetensors")
     assert "mine" in plan.load_config(tree, {"scale": "mini", "runs": "all"}).not_here
-    with pytest.raises(UserError, match="'published-xlm-r' is a published checkpoint, and scale mini has made-up"):
+    with pytest.raises(UserError, match="'hub-xlm-r' is a published checkpoint, and scale mini has made-up"):
         plan.load_config(tree, {"scale": "mini", "runs": ["mine"]})
     edit(
         tree,
         "config/scales/paper.yaml",
         "vocabulary: {given: xlm-r/sentencepiece}",
-        "vocabulary: {of: published-mbert}",
+        "vocabulary: {of: hub-mbert}",
     )
     config = plan.load_config(tree, {"scale": "paper"})
-    assert plan.vocabulary_path(config) == "results/paper/runs/published-mbert/tokenizer"
+    assert plan.vocabulary_path(config) == "results/paper/runs/hub-mbert/tokenizer"
     assert plan.vocabulary_path(config, "xlm-r") == plan.vocabulary_path(config)
-    assert plan.vocabulary_path(config, "published-xlm-r") == "results/paper/runs/published-xlm-r/tokenizer"
+    assert plan.vocabulary_path(config, "hub-xlm-r") == "results/paper/runs/hub-xlm-r/tokenizer"
 
 
 def start_from(tree: Path, name: str, start: str, extends: str = "ernie-m-base", fresh: str = "mask_languages") -> None:
@@ -127,7 +125,7 @@ def shown(tree) -> Path:
     (tree / "mine").mkdir()
     for name in ("config.json", "model.safetensors", "README.md"):
         (tree / "mine" / name).touch()
-    for name, start in (("from-mine", "mine"), ("from-published", "published-xlm-r")):
+    for name, start in (("from-mine", "mine"), ("from-hub", "hub-xlm-r")):
         start_from(tree, name, start)
         row = "      - {label: XLM-R base + TLM, run: xlm}\n"
         edit(tree, "config/tables/ernie-m/table-01.yaml", row, f"{row}      - {{label: {name}, run: {name}}}\n")
@@ -140,19 +138,19 @@ def test_what_starts_from_a_checkpoint_can_be_shown_everywhere(shown):
     """And where a scale cannot have it, it says so and leaves the rest alone."""
     for settings in (("scale=smoke", "runs=all"), ("scale=mini", "scores_from=reference")):
         text = snakemake(shown, "--dry-run", "--config", *settings, "--", "results/tables/all.tex").stdout
-        assert "published-" not in text and "from-published" not in text
+        assert "hub-" not in text and "from-hub" not in text
     asked = snakemake(shown, *SMOKE, "runs=[from-mine]", "--", "tables", "exports", "models").stdout
     assert "results/smoke/runs/from-mine/seed-1/model.safetensors" in asked
     assert "results/smoke/exported/mine/seed-1" in asked and "trainings/mine" not in asked
     config = plan.load_config(shown, {"scale": "smoke", "runs": "all"})
     assert plan.unfit(config, "from-mine", "xnli", "cross-lingual-transfer") is None
-    assert plan.not_here(config, "from-published") == (
-        "run from-published starts from a published checkpoint, published-xlm-r, and scale smoke has made-up languages"
+    assert plan.not_here(config, "from-hub") == (
+        "run from-hub starts from a published checkpoint, hub-xlm-r, and scale smoke has made-up languages"
     )
     mini = plan.load_config(shown, {"scale": "mini", "runs": "all"})
     assert "another shape than scale mini" in plan.unfit(mini, "from-mine", "xnli", "cross-lingual-transfer")
     with pytest.raises(UserError, match="is a published checkpoint, and scale smoke has made-up languages"):
-        plan.load_config(shown, {"scale": "smoke", "runs": ["from-published"]})
+        plan.load_config(shown, {"scale": "smoke", "runs": ["from-hub"]})
 
 
 def test_what_a_checkpoint_cost_nobody_knows(shown):
@@ -185,11 +183,11 @@ def test_a_card_has_the_scores_on_disk_whatever_is_asked_for(shown):
 
 
 def test_another_vocabulary_than_the_checkpoint_s_is_told_before_any_job(tree):
-    start_from(tree, "mine", "published-mbert", "ppa-250k", "ppa_contrast")
-    with pytest.raises(UserError, match=r"119,547 ids, and that of scale paper has 250,002; .*\{of: published-mbert\}"):
+    start_from(tree, "mine", "hub-mbert", "ppa-250k", "ppa_contrast")
+    with pytest.raises(UserError, match=r"119,547 ids, and that of scale paper has 250,002; .*\{of: hub-mbert\}"):
         plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
-    edit(tree, "config/scales/smoke.yaml", "vocabulary: {size: 1200,", "vocabulary: {of: published-mbert} #")
-    with pytest.raises(UserError, match=r"vocabulary\.of: run published-mbert is a published checkpoint"):
+    edit(tree, "config/scales/smoke.yaml", "vocabulary: {size: 1200,", "vocabulary: {of: hub-mbert} #")
+    with pytest.raises(UserError, match=r"vocabulary\.of: run hub-mbert is a published checkpoint"):
         plan.load_config(tree, {"scale": "smoke"})
 
 
