@@ -339,7 +339,9 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
     partition = "low" if disturb is preempt else "main"
     with training(cluster, tree, SBATCH_PARTITION=partition) as process:
         [job] = jobs_of(cluster, tree)
-        wait_until(lambda: disturb is not lose_node or any(tree.glob(f"{Path(TRAINED).parent}/state/*/step-*.pt")))
+        # These two may have no time to save: what they go on from has to be there.
+        saved = disturb not in (lose_node, stand_still_until_the_time_limit)
+        wait_until(lambda: saved or any(tree.glob(f"{Path(TRAINED).parent}/state/*/step-*.pt")))
         disturb(cluster, job)
         finish(cluster, tree, process)
     if disturb is lose_node:
