@@ -275,7 +275,8 @@ def render_document(
         lines += ["", r"\clearpage", rf"\def\itemheading{{{heading}}}"]
         for kind, spec in of_paper:
             if kind == "table":
-                lines.append(rf"\input{{{relative(tables_root / key(spec), out)}}}")
+                # a table's caption would stand right below the notes of the one before
+                lines += [r"\bigskip", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
             else:
                 lines.append(r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi")
                 lines += figure_lines(spec, context, relative(figures_root / f"{key(spec)}.pdf", out))
