@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sentencepiece
@@ -18,6 +19,7 @@ from torch import nn
 
 import finetune
 import predict
+from engine.answers import Question
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.heads import ClassificationHead, TaggingHead, classify, encode, mean_states, tag
 from engine.model import Encoder, ModelConfig
@@ -330,6 +332,36 @@ def test_code_switching_never_gives_two_english_sides_and_parts_no_two_pairs(tin
     assert sorted(row for batch in epoch for row in batch) == list(range(22))
     for batch in epoch:
         assert {row ^ 1 for row in batch} == set(batch)  # whoever is there, its partner is
+
+
+def test_no_batch_parts_the_windows_of_two_code_switched_questions(tiny, tmp_path, monkeypatch):
+    def questions(language, word, context):
+        return [Question(str(i), f"{word} no", context, language, ("ka",), (0,)) for i in range(7)]
+
+    # the German contexts take more windows than the English ones
+    read = {"de": questions("de", "ru", "ka lo mi " * 40), "en": questions("en", "te", "ka lo mi " * 20)}
+    module = SimpleNamespace(read_train=lambda paths, languages, expected: {key: read[key] for key in languages})
+    monkeypatch.setattr(finetune, "task_module", lambda task: module)
+    hyper = {"code_switch": True, "batch": 4, "max_query": 16, "stride": 10}
+    path = write_recipe(tmp_path / "r.yaml", "mlqa", "translate-train-all", hyper, train_languages=["de"])
+    recipe, tokenizer = load_recipe(path), Tokenizer(tiny["spm"])
+    train = finetune.read_training_rows(recipe, {}, tokenizer, 48, False)
+    both = [group for group in train.groups if len(group) == 2]
+    alone = [group for group in train.groups if len(group) == 1]
+    assert len(both) == len(finetune.question_windows(tokenizer, read["en"], recipe.recipe, 48)) > 7
+    assert alone and len(train.rows) == 2 * len(both) + len(alone)
+    for first, second in both:  # the same question in German and in English
+        assert [train.rows[row][1:2] for row in (first, second)] == [row[:1] for row in tokenizer.encode(["ru", "te"])]
+
+    batches = finetune.endless_batches(train, 4, torch.Generator().manual_seed(1))
+    epoch = [next(batches) for _ in range(finetune.batches_of_epoch(train, 4))]
+    assert sorted(row for batch in epoch for row in batch) == list(range(len(train.rows)))
+    assert max(map(len, epoch)) == 4
+    assert all(sum(not set(group).isdisjoint(batch) for batch in epoch) == 1 for group in train.groups)
+
+
+def test_twins_are_the_first_rows_of_both_then_the_second_ones():
+    assert finetune.twins([0, 1, 2, 2, 3, 3, 3]) == [[0, 1], [2, 4], [3, 5], [6]]
 
 
 def test_code_switching_refuses_what_is_no_translation(tiny, tmp_path):

@@ -12,9 +12,10 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar
@@ -51,7 +52,7 @@ class TrainingRows:
     # the answer's first and last piece (question answering).
     labels: list[list[int]]
     languages: list[str]
-    together: int = 1  # so many rows after another are never parted between batches
+    groups: list[list[int]] | None = None  # numbers of the rows that no batch parts; None: each is by itself
 
 
 @dataclass
@@ -225,13 +226,14 @@ def read_training_rows(
         examples, languages = [examples[i] for i in kept], [languages[i] for i in kept]
     number = {label: i for i, label in enumerate(recipe.labels or ())}
     if recipe.kind == "classification":
-        together = 1
+        groups = None
         if recipe.recipe.code_switch:
             english = module.read_train(paths, ["en"], expected)["en"]
             examples = code_switched(examples, originals(examples_of, english, kept), recipe.task)
-            languages, together = [language for language in languages for _ in range(2)], 2
+            languages = [language for language in languages for _ in range(2)]
+            groups = twins(range(len(examples)))
         rows = pair_rows(tokenizer, [e.premise for e in examples], [e.hypothesis for e in examples], max_length)
-        return TrainingRows(rows, [[number[example.label]] for example in examples], languages, together)
+        return TrainingRows(rows, [[number[example.label]] for example in examples], languages, groups)
     if recipe.kind == "question-answering":
         if recipe.recipe.code_switch:
             english = {one.id: one for one in module.read_train(paths, ["en"], expected)["en"]}
@@ -243,7 +245,8 @@ def read_training_rows(
             for window in windows
             for text, start in [(examples[window.question].answers[0], examples[window.question].starts[0])]
         ]
-        return TrainingRows([w.row for w in windows], labels, [languages[w.question] for w in windows])
+        groups = twins([window.question for window in windows]) if recipe.recipe.code_switch else None
+        return TrainingRows([w.row for w in windows], labels, [languages[w.question] for w in windows], groups)
     windows = tag_windows(tokenizer, [sentence.tokens for sentence in examples], max_length)
     labels, done = [], [0] * len(examples)
     for window in windows:
@@ -275,7 +278,7 @@ def originals(examples_of: dict[str, list[Pair]], english: list[Pair], kept: lis
 
 
 def code_switched(pairs: list[Pair], english: list[Pair], where: object) -> list[Pair]:
-    """PPA's augmentation: (a_l, b_l) becomes (a_l, b_en) and (a_en, b_l), which no batch parts; never all English."""
+    """PPA's augmentation: (a_l, b_l) becomes (a_l, b_en) and (a_en, b_l), twins; never all English."""
     mixed = []
     for number, (own, original) in enumerate(zip(pairs, english, strict=True), start=1):
         if own.label != original.label:
@@ -285,6 +288,19 @@ def code_switched(pairs: list[Pair], english: list[Pair], where: object) -> list
             )
         mixed += [own._replace(hypothesis=original.hypothesis), own._replace(premise=original.premise)]
     return mixed
+
+
+def twins(example_of_row: Sequence[int]) -> list[list[int]]:
+    """Row numbers of what stays in one batch: of the examples 2n and 2n + 1, the first rows of both, the second rows,
+    and so on; where one has more rows than the other, each of the rest is by itself."""
+    rows_of: list[list[int]] = [[] for _ in range(max(example_of_row) + 1)]
+    for row, example in enumerate(example_of_row):
+        rows_of[example].append(row)
+    return [
+        [row for row in pair if row is not None]
+        for first, second in zip(rows_of[::2], rows_of[1::2], strict=True)
+        for pair in zip_longest(first, second)
+    ]
 
 
 def switched_questions(questions: list[Question], english: dict[str, Question]) -> list[Question]:
@@ -381,7 +397,7 @@ def finetune(
             head.dense.load_state_dict(pooler)
         model = nn.ModuleDict({"encoder": encoder, "head": head}).to(device)
 
-        updates = max(1, round(hyper.epochs * math.ceil(len(train.rows) / hyper.batch)))
+        updates = max(1, round(hyper.epochs * batches_of_epoch(train, hyper.batch)))
         batches = endless_batches(train, hyper.batch, order)
         return learn(
             model,
@@ -472,12 +488,23 @@ def generator(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
+def groups_of(train: TrainingRows, batch_rows: int) -> tuple[list[list[int]], int]:
+    """The rows that stay together, and how many groups make a batch: so many that a batch never has more rows."""
+    groups = [[row] for row in range(len(train.rows))] if train.groups is None else train.groups
+    return groups, batch_rows // max(map(len, groups))
+
+
+def batches_of_epoch(train: TrainingRows, batch_rows: int) -> int:
+    groups, in_batch = groups_of(train, batch_rows)
+    return math.ceil(len(groups) / in_batch)
+
+
 def endless_batches(train: TrainingRows, batch_rows: int, order: torch.Generator) -> Iterator[list[int]]:
-    starts = range(0, len(train.rows), train.together)
-    lengths = [max(len(row) for row in train.rows[start : start + train.together]) for start in starts]
+    groups, in_batch = groups_of(train, batch_rows)
+    lengths = [max(len(train.rows[row]) for row in group) for group in groups]
     while True:
-        for groups in shuffled_batches(lengths, batch_rows // train.together, order):
-            yield [group * train.together + i for group in groups for i in range(train.together)]
+        for batch in shuffled_batches(lengths, in_batch, order):
+            yield [row for group in batch for row in groups[group]]
 
 
 def linear(step: int, warmup: int, steps: int) -> float:

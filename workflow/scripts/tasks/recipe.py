@@ -180,8 +180,7 @@ def _check(recipe: Recipe, path: str) -> None:
         pairs = recipe.kind in ("classification", "question-answering")
         require(pairs, "recipe.code_switch", "is for pairs of sentences, and of question and context")
         require("en" not in recipe.train_languages, "train_languages", "code_switch mixes translations with English")
-        even = hyper.batch % 2 == 0 or recipe.kind != "classification"
-        require(even, "recipe.batch", "an even number with code_switch, which parts no two pairs")
+        require(hyper.batch % 2 == 0, "recipe.batch", "an even number with code_switch, which parts no two rows")
     both = hyper.warmup_fraction is not None and hyper.warmup_steps is not None
     require(not both, "recipe.warmup_steps", "and warmup_fraction are both set; set one of them to null")
     for key, values in (hyper.grid or {}).items():
