@@ -17,7 +17,7 @@ from bootstrap import MOST_SEEDS, Term, central_share, estimate, quantile_of_t, 
 from errors import UserError
 from made_up import entry, write_score
 from scores import packed_items
-from tables import XTREME
+from tables import PUBLISHED_ERROR, XTREME, read_rows
 
 # --- the interval -----------------------------------------------------------------------------------------------------
 
@@ -322,6 +322,35 @@ def test_error_rates_are_better_when_lower_and_an_aligner_has_one_number(config,
     assert judge(config, roots, better={"run": "fast-align", "than": "xlm-r", **test}).verdict == "not reproduced"
 
 
+CHECKPOINT = """name: mine
+kind: checkpoint
+numerics: 1
+source: {folder: checkpoints/mine}
+model: {layers: 2, width: 32, heads: 4, ffn: 64, positions: 66, vocabulary: 1202}
+finetune_recipe: xlm-r
+"""
+
+
+@pytest.mark.parametrize(("mean", "decided"), [(80, "reproduced"), (40, "not reproduced"), (60, "undecided")])
+def test_a_checkpoint_has_one_number_but_where_it_is_fine_tuned(repository, tmp_path, roots, mean, decided):
+    """Fine-tuned with one seed of three it is one draw of many, and no verdict follows."""
+    shutil.copytree(repository / "config", tmp_path / "config")
+    (tmp_path / "config/runs/mine.yaml").write_text(CHECKPOINT, encoding="utf-8")
+    own = plan.load_config(tmp_path, {"scale": "mini", "runs": "all"})
+    write_items(roots[0], "mine", seeds=1, mean=mean)
+    write_items(roots[0], "xlm-r", mean=60, of_seeds=1)
+    result = judge(own, roots, better={"run": "mine", "than": "xlm-r", **XNLI})
+    assert (result.verdict, result.reason) == ("undecided", "1 seed; at least 3 are needed")
+    assert result.measured[0].seeds == [1]
+    for run, of_seeds in (("mine", [mean]), ("xlm-r", [59, 60, 61])):
+        for seed, value in enumerate(of_seeds, start=1):
+            scores = [entry(code, value, "accuracy", 0.25, 2, "both") for code in ("ar", "de")]
+            write_score(roots[0], run, "tatoeba", "zero-shot-retrieval", seed, scores)
+    test = {"task": "tatoeba", "metric": "accuracy", "setting": "zero-shot-retrieval", "languages": ["ar", "de"]}
+    result = judge(own, roots, better={"run": "mine", "than": "xlm-r", **test})
+    assert (result.verdict, result.measured[0].seeds) == (decided, [1, 2, 3])
+
+
 @pytest.mark.parametrize(
     ("curve", "verdict"),
     [((5, 20, 30, 10), "reproduced"), ((5, 20, 30, 40), "not reproduced"), ((29, 20, 30, 10), "undecided")],
@@ -342,32 +371,46 @@ def test_layers(config, roots, curve, verdict):
     assert [one.found.mean for one in result.measured] == pytest.approx([curve[2] - curve[0], curve[2] - curve[3]])
 
 
+RANDOM = ("transformer-xbig", "random-init")
+REACHES = {
+    **{"run": "veco-large", "setting": "pretrained-init", "than": RANDOM[0], "than_setting": RANDOM[1]},
+    **{"task": "wmt14-en-de", "metric": "sacrebleu-by-update", "share": 0.2857},
+}
+
+
+def write_curves(config, root, run, setting, curves):
+    """One curve a seed: update -> sacreBLEU."""
+    for seed, curve in enumerate(curves, start=1):
+        scores = [
+            entry("de", value, "sacrebleu-by-update", None) | {"update": update, "epoch": update / 8}
+            for update, value in curve.items()
+        ]
+        write_score(root, plan.canonical_run(config, run, "wmt14-en-de"), "wmt14-en-de", setting, seed, scores)
+
+
 @pytest.mark.parametrize(
     ("early", "verdict"), [((60, 62, 64), "reproduced"), ((20, 22, 24), "not reproduced"), ((30, 52, 74), "undecided")]
 )
 def test_reaches(config, roots, early, verdict):
     """After 100 of 400 updates as good as the other after 400, which is 50, 48 and 52 there."""
-    for run, setting in (("veco-large", "pretrained-init"), ("transformer-xbig", "random-init")):
-        run = plan.canonical_run(config, run, "wmt14-en-de")
-        for seed in (1, 2, 3):
-            curve = (
-                {100: early[seed - 1], 400: 90.0} if run == "veco-large" else {100: 1.0, 400: (50, 48, 52)[seed - 1]}
-            )
-            scores = [
-                entry("de", value, "sacrebleu-by-update", None) | {"update": update, "epoch": update / 8}
-                for update, value in curve.items()
-            ]
-            write_score(roots[0], run, "wmt14-en-de", setting, seed, scores)
-    test = {
-        "run": "veco-large",
-        "setting": "pretrained-init",
-        "than": "transformer-xbig",
-        "than_setting": "random-init",
-    }
-    test |= {"task": "wmt14-en-de", "metric": "sacrebleu-by-update", "share": 0.2857}
-    result = judge(config, roots, reaches=test)
+    write_curves(config, roots[0], "veco-large", "pretrained-init", [{100: value, 400: 90.0} for value in early])
+    write_curves(config, roots[0], *RANDOM, [{100: 1.0, 400: value} for value in (50, 48, 52)])
+    result = judge(config, roots, reaches=REACHES)
     assert result.verdict == verdict
     assert result.measured[0].found.mean == pytest.approx(sum(early) / 3 - 50)
+
+
+def test_reaches_takes_no_later_snapshot(config, roots):
+    """With snapshots at a half and at the end, a score after 10 of 35 epochs is not known."""
+    write_curves(
+        config, roots[0], "veco-large", "pretrained-init", [{200: 80.0 + seed, 400: 90.0} for seed in (1, 2, 3)]
+    )
+    write_curves(config, roots[0], *RANDOM, [{200: 1.0, 400: value} for value in (50, 48, 52)])
+    result = judge(config, roots, reaches=REACHES)
+    assert (result.verdict, result.measured) == ("not testable at this scale", [])
+    late = "the first snapshot of veco-large is of update 200 of 400, and the claim is of 29 % of the updates"
+    assert result.reason == late
+    assert judge(config, roots, reaches={**REACHES, "share": 0.5}).verdict == "reproduced"
 
 
 def write_training(root, run, flops, seeds=3):
@@ -431,6 +474,53 @@ def test_cost_to_reach_is_open_while_a_cheaper_training_may_be_there(config, roo
     result = judge(config, roots, cost={"runs": names, "than": "xlm", "times": 5, "reach": XNLI})
     assert result.verdict == "undecided"
     assert result.reason.startswith("xlm-e-base-steps-50 is the cheapest that is there on average; ")
+
+
+@pytest.mark.parametrize(
+    ("noise", "verdict", "reason"),
+    [
+        ((0, 0), "not reproduced", "none of the trainings tried is there"),
+        ((9, 0), "undecided", "none of the trainings tried is there on average; "),
+        ((0, 9), "undecided", "none of the trainings tried is there on average; "),
+    ],
+)
+def test_cost_to_reach_is_open_while_any_training_may_be_there(config, roots, noise, verdict, reason):
+    """All are below on average. One whose seeds differ too much may be there, be it the highest of them or not."""
+    write_items(roots[0], "xlm", mean=60, of_seeds=1)
+    write_training(roots[1], "xlm", 8e9)
+    names = ["xlm-e-base-steps-25", "xlm-e-base-steps-50"]
+    for cost, (run, mean, of_seeds) in enumerate(zip(names, (54, 55), noise, strict=True), start=1):
+        write_items(roots[0], run, mean=mean, of_seeds=of_seeds)
+        write_training(roots[1], run, cost * 1e9)
+    result = judge(config, roots, cost={"runs": names, "than": "xlm", "times": 2, "reach": XNLI})
+    assert result.verdict == verdict
+    assert result.reason == reason if verdict == "not reproduced" else result.reason.startswith(reason)
+    shown = names[1] if not any(noise) else names[noise.index(9)]  # what the verdict rests on
+    assert result.measured[0].link.better.run == shown
+
+
+@pytest.mark.parametrize(
+    ("mean", "noise", "times", "verdict", "reason"),
+    [
+        (80, 1, 1.9, "reproduced", ""),
+        (80, 1, 2.1, "not reproduced", "xlm-e-base costs too much"),
+        (59, 9, 2.1, "not reproduced", "xlm-e-base costs too much"),
+        (20, 1, 1.9, "not reproduced", "xlm-e-base is not there"),
+        (20, 1, 2.1, "not reproduced", "xlm-e-base is not there and costs too much"),
+        (61, 9, 1.9, "undecided", "more than 100 seeds would decide, if the difference stays"),
+        (59, 9, 1.9, "undecided", "xlm-e-base is not there on average; more than 100 seeds would decide, "),
+    ],
+)
+def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdict, reason):
+    """The claim is on this training, at half the cost of the other: that a cheaper one might do saves nothing."""
+    write_items(roots[0], "xlm", mean=60, of_seeds=1)
+    write_items(roots[0], "xlm-e-base", mean=mean, of_seeds=noise)
+    write_training(roots[1], "xlm", 8e9)
+    write_training(roots[1], "xlm-e-base", 4e9)
+    result = judge(config, roots, cost={"runs": ["xlm-e-base"], "than": "xlm", "times": times, "reach": XNLI})
+    assert result.verdict == verdict
+    assert result.reason.startswith(reason) and bool(result.reason) == bool(reason)
+    assert len(result.measured) == 2
 
 
 def test_xtreme_average_is_that_of_the_tables(config):
@@ -508,6 +598,52 @@ def test_published_differences_are_those_of_the_printed_cells(repository, config
             assert found == pytest.approx(difference, abs=0.006), claim["id"]
             quoted += 1
     assert quoted >= 50
+
+
+def test_a_difference_from_a_cell_that_is_wrong_says_so(repository, config):
+    """The note of a claim has the difference that follows where config/published/errata.csv corrects a quoted cell."""
+    errata = [row for row in read_rows(repository / "config/published/errata.csv", ",") if is_error(row)]
+    noted = []
+    for claim in config.claims:
+        published = claim["published"]
+        if "better" not in published:
+            continue
+        shared = published.get("cells", {})
+        cells = [{**shared, **(cell or {})} for cell in (published["better"], *published["than"])]
+        firsts = cells if "ordering" in claim else [cells[0]] * len(cells)
+        for above, below, pair in zip(firsts, cells[1:], claims.quoted(repository, claim), strict=False):
+            if pair is None:
+                continue
+            right = corrected(errata, above, pair[0]), corrected(errata, below, pair[1])
+            if right != pair:
+                noted.append(claim["id"])
+                assert f"makes the lead {abs(right[0] - right[1]):.1f}." in claim.get("note", ""), claim["id"]
+    assert noted == ["ernie-m-gap-mlqa", "veco-xtreme"]
+
+
+def is_error(row):
+    return row["explanation"].startswith(PUBLISHED_ERROR)
+
+
+def corrected(errata, cell, value):
+    """The number as it should be: an erratum names the file, the row and what is printed there."""
+    rows = (cell["model"], f"{cell.get('setting')} / {cell['model']}")
+    for row in errata:
+        if f"{row['paper']}/{row['item']}" == cell["file"] and row["row"] in rows and row["printed"] == f"{value}":
+            return float(row["recomputed"])
+    return value
+
+
+def test_the_best_layer_of_xlm_e_is_compared_with_that_of_xlm_r(config):
+    """Section 4.5: XLM-R is best at layer 7 and XLM-E at layer 9. Where these are one layer, nothing can be said."""
+    for identity in ("xlm-e-middle-layers", "xlm-e-higher-best-layer"):
+        claim = next(claim for claim in config.claims if claim["id"] == identity)
+        depths = [
+            tuple(side.measures[0][1].depth for side in link.sides) for link in claims.links_of(claim, config.tasks)
+        ]
+        assert ((9, 12), (7, 12)) in depths
+        assert all(f"layer {of[0]}" in claim["says"] for pair in depths for of in pair if of[0])
+        assert plan.untestable(config, claim) == "layers 9 and 7 of 12 are both layer 2 of the model here"
 
 
 def test_a_plain_plan_trains_nothing_for_a_claim(repository):

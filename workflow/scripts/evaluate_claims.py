@@ -39,6 +39,10 @@ class Missing(Exception):
     """What is needed for a verdict is not there; the message says what."""
 
 
+class Untestable(Exception):
+    """What is there cannot test the claim, however much more there were; the message says why."""
+
+
 @dataclass(frozen=True)
 class Values:
     """One number a seed, and what each test item adds to it where that is known."""
@@ -205,7 +209,8 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
         headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
         items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
         known = bool(items) and all(one is not None for one in items.values())
-        fixed = len(by_seed) == 1 and config.runs[measure.run]["kind"] in ("aligner", "checkpoint")
+        drawn = is_fine_tuned(config, measure) or config.runs[measure.run]["kind"] not in ("aligner", "checkpoint")
+        fixed = len(by_seed) == 1 and not drawn
         found.append((weight, code, Values(by_seed, items if known else None, fixed)))
     return found
 
@@ -217,9 +222,11 @@ def numbers(config: plan.Config, results: Results, measure: Measure, code: str) 
         curve = results.curves(measure.metric, [code], "update")
         if not curve:
             return {}
-        # the last snapshot that is no later than this share of the updates
-        wanted = max((update for update in curve if update <= measure.share * max(curve) + 1e-9), default=min(curve))
-        return curve[wanted]
+        early = [update for update in curve if update <= measure.share * max(curve) + 1e-9]
+        if not early:  # a later one would be better for having learned longer
+            first = f"the first snapshot of {measure.run} is of update {min(curve)} of {max(curve)}"
+            raise Untestable(f"{first}, and the claim is of {100 * measure.share:.0f} % of the updates")
+        return curve[max(early)]
     return results.values(code, measure.metric, measure.direction)
 
 
@@ -328,6 +335,8 @@ def evaluate(config: plan.Config, evidence: Evidence, claim: dict) -> Result:
             result = Result(claim, *verdict_of(measured), measured)
     except Missing as missing:
         return Result(claim, NO_DATA, str(missing))
+    except Untestable as reason:
+        return Result(claim, NOT_TESTABLE, str(reason))
     result.files = sorted(evidence.used)
     return result
 
@@ -357,6 +366,18 @@ def advice(open_links: list[Measured]) -> str:
     return f"{max(needed)} seeds would decide, if the difference stays"
 
 
+def evaluate_one(claim: dict, score: Measured, cost: Measured) -> Result:
+    """A claim on one training and no other: it has to be as good as it is cheap."""
+    run = score.link.better.run
+    misses = [(score, "is not there"), (cost, "costs too much")]
+    if missed := [words for one, words in misses if one.decided == NOT_REPRODUCED]:
+        return Result(claim, NOT_REPRODUCED, f"{run} {' and '.join(missed)}", [score, cost])
+    verdict, reason = verdict_of([score, cost])
+    if verdict == UNDECIDED and score.found.mean < 0:
+        reason = f"{run} is not there on average; {reason}"
+    return Result(claim, verdict, reason, [score, cost])
+
+
 def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Result:
     """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
     tried = []
@@ -365,14 +386,18 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
             measure(evidence, link, f"{claim['id']} {i + j}", LEVEL) for j, link in enumerate(links[i : i + 2])
         )
         tried.append((score, cost))
+    if len(tried) == 1:
+        return evaluate_one(claim, *tried[0])
     tried.sort(key=lambda pair: (-pair[1].found.mean, pair[1].link.better.run))  # the cheapest first
     there = [pair for pair in tried if pair[0].found.mean >= 0]
     if not there:
-        score, cost = max(tried, key=lambda pair: pair[0].found.mean)
-        what = f"{score.link.better.run} is not there" if len(tried) == 1 else "none of the trainings tried is there"
-        if score.decided == NOT_REPRODUCED:
-            return Result(claim, NOT_REPRODUCED, what, [score, cost])
-        return Result(claim, UNDECIDED, f"{what} on average; {advice([score])}", [score, cost])
+        open_ones = [pair for pair in tried if pair[0].decided != NOT_REPRODUCED]
+        nearest = max(open_ones or tried, key=lambda pair: pair[0].found.mean)
+        words = "none of the trainings tried is there"
+        if not open_ones:
+            return Result(claim, NOT_REPRODUCED, words, [*nearest])
+        words += f" on average; {advice([score for score, _ in open_ones])}"
+        return Result(claim, UNDECIDED, words, [*nearest])
     score, cost = there[0]
     if cost.decided == REPRODUCED:
         decided = score.decided == REPRODUCED
