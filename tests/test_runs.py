@@ -19,7 +19,7 @@ from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
 from errors import UserError
-from pretrain import PretrainingModel, first_pairs, load_initial_weights, pretrain
+from pretrain import PretrainingModel, load_initial_weights, pretrain, read_plan
 from small_corpus import VOCABULARY, write_corpus
 from test_every_mix import arguments
 from test_pretrain import corpus  # noqa: F401  (a fixture)
@@ -136,13 +136,17 @@ def test_a_run_copies_all_that_it_can_and_names_the_rest(smoke, sources, tmp_pat
         assert set(run.schedule.first.train) <= {weight.split(".")[0] for weight in own}
 
 
-def test_a_limit_takes_the_first_pairs_of_each_shard_every_epoch(sources):
-    pairs = [source for source in sources if source.kind == "bitext"]
-    whole = {source.name: read_manifest(source.manifests[0])["documents"] for source in pairs}
-    limited = first_pairs(pairs, 20)
-    assert [source.share for source in limited] == [20 / whole[source.name] for source in pairs]
-    assert first_pairs(pairs, None) == pairs and {s.share for s in first_pairs(pairs, 10**6)} == {1.0}
-    stream = Stream(limited[0], FORMS["pairs"], ItemOptions(32), seed=1)
+def test_a_limit_takes_the_first_pairs_of_each_shard_every_epoch(sources, tmp_path):
+    folder = sources[0].manifests[0].parents[3]
+    lines, whole = ["kind\tcorpus\tname\tsentences\tq"], {}
+    for source in sources:
+        whole[source.name] = read_manifest(source.manifests[0])["documents"]
+        lines.append(f"{source.kind}\t{source.corpus}\t{source.name}\t{2 * whole[source.name]}\t1")
+    (tmp_path / "plan.tsv").write_text("\n".join(lines) + "\n")
+    limited, everything, unlimited = (read_plan(tmp_path / "plan.tsv", folder, limit)[0] for limit in (20, 10**6, None))
+    assert [source.share for source in limited["bitext"]] == [20 / whole[s.name] for s in limited["bitext"]]
+    assert {source.share for source in limited["mono"]} == {1.0} and everything == unlimited
+    stream = Stream(limited["bitext"][0], FORMS["pairs"], ItemOptions(32), seed=1)
     for _ in range(2):
         assert sorted(stream.take(20)[:, 1]) == list(range(20))
 

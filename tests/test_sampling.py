@@ -3,8 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pretrain
+from engine.data import FORMS, ItemOptions, Stream
+from engine.shards import write_shard
 from errors import UserError
 from plan_sampling import Source, plan, read_plan, sources_of_counts, sources_of_run, write_plan
 from train_vocabulary import draws, quotas
@@ -67,6 +71,47 @@ def test_a_limit_counts_pairs_of_a_language_over_its_corpora() -> None:
     ]
     assert [row.p for row in rows] == pytest.approx([row.q for row in rows])
     assert plan(sources, {"mono": 1.0, "bitext": 1.0}, limit=800) == plan(sources, {"mono": 1.0, "bitext": 1.0})
+
+
+def test_a_limit_counts_the_pairs_that_the_run_takes(tmp_path: Path) -> None:
+    """Half of the longer corpus is too short or too long: the limit is one of what training can take."""
+    lengths = {
+        "de-en/Europarl/0": [(12, 12)] * 30 + [(9, 12)] * 10 + [(70, 59)] * 20,
+        "de-en/Europarl/1": [(64, 64)] * 10 + [(12, 3)] * 10,
+        "de-en/MultiUN/0": [(10, 118)] * 20,
+        "en-hi/IITB/0": [(20, 20)] * 5 + [(5, 5)] * 95,
+    }
+    manifests = []
+    for name, pairs in lengths.items():
+        pair, corpus, shard = name.split("/")
+        manifests.append(tmp_path / "bitext" / corpus / pair / f"{shard}.json")
+        manifests[-1].parent.mkdir(parents=True, exist_ok=True)
+        sizes = np.array(pairs).ravel()
+        batch = (np.full(sizes.sum(), 7), sizes, np.full(len(pairs), 2))
+        write_shard(manifests[-1], [batch], "bitext", 1000, "vocabulary", "text")
+    corpora = {"de-en": ["Europarl", "MultiUN"], "en-hi": ["IITB"]}
+    run = {
+        "data": {"bitext": {"corpora": corpora, "alpha": 1.0, "limit": 30}},
+        "objectives": [{"name": "ppa", "options": {"least_tokens": 10, "most_tokens": 128}}],
+    }
+    sources, alpha = sources_of_run(run, Path("run.yaml"), manifests)
+    assert {source.key[1:]: source.size for source in sources} == {
+        ("Europarl", "de-en"): 40,
+        ("MultiUN", "de-en"): 20,
+        ("IITB", "en-hi"): 5,
+    }
+    rows = plan(sources, alpha, limit=30)  # 30 of the 60, and the 5
+    assert [row.q for row in rows] == pytest.approx([20 / 35, 10 / 35, 5 / 35])
+
+    write_plan(rows, tmp_path / "plan.tsv")
+    taken, options = {}, ItemOptions(132, least_tokens=10, most_tokens=128)
+    for source in pretrain.read_plan(tmp_path / "plan.tsv", tmp_path, 30)[0]["bitext"]:
+        stream = Stream(source, FORMS["apart"], options, seed=1)
+        items = sum(len(stream.shard_items(shard)) for shard in range(len(stream.shards)))
+        taken[source.name] = taken.get(source.name, 0) + items
+    assert taken == {"de-en": 30, "en-hi": 5}
+    whole = {**run, "data": {"bitext": {"corpora": corpora, "alpha": 1.0}}}
+    assert sum(source.size for source in sources_of_run(whole, Path("run.yaml"), manifests)[0]) == 200
 
 
 def write_manifest(root: Path, kind: str, corpus: str, name: str, shard: int, sentences: int) -> Path:

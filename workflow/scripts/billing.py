@@ -613,8 +613,7 @@ class Pricing:
         if key not in self._samples:
             sources = self.made_up
             if plan_file:
-                sources, _ = pretrain.read_plan(plan_file, self.results / "shards")
-                sources["bitext"] = pretrain.first_pairs(sources["bitext"], limit)
+                sources, _ = pretrain.read_plan(plan_file, self.results / "shards", limit)
                 sources = heads_of(sources, self.folder / content_hash(key))
             self._samples[key] = sources, {}
         basis = "sampled from its shards" if plan_file else f"lines of {self.assumed_line:g} tokens assumed"

@@ -2,7 +2,8 @@
 
 m counts sentences for monolingual text and pairs for bitext (XLM, XLM-R). A pair that comes in
 several corpora has one q, which its corpora share in proportion to their size. Of pairs with a limit (PPA) so many
-count; training takes the first ones of each shard.
+count; training takes the first ones of each shard. A limit is one of pairs that the run's objectives take at all: where
+those leave out short or long ones, the column `sentences` counts the others alone.
 
 Columns: kind corpus name sentences tokens p q sha256. p and q sum to 1 within each kind. sha256 is that of the row's
 manifests (of its counts, for the vocabulary), so that what rests on the data can be keyed on this file.
@@ -12,7 +13,7 @@ import argparse
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from atomic import write_text
@@ -32,6 +33,10 @@ class Source:
     sentences: int  # pairs count twice, once per side
     tokens: int  # words, before there is a vocabulary
     sha256: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.corpus, self.name
 
     @property
     def size(self) -> int:
@@ -151,7 +156,37 @@ def sources_of_run(run: dict, path: Path, manifests: Sequence[Path]) -> tuple[li
         )
     if extra := sorted(groups.keys() - wanted):
         raise UserError(f"--manifests: {'/'.join(extra[0])} is not in the data of {path}; leave its shards out")
-    return [_source(key, shards, "tokens") for key, shards in sorted(groups.items())], alpha
+    sources = [_source(key, shards, "tokens") for key, shards in sorted(groups.items())]
+    if bitext and bitext.get("limit"):
+        bounds = bounds_of_pairs(run)
+        sources = [
+            replace(source, sentences=2 * sum(suitable_pairs(shard, *bounds) for shard in groups[source.key]))
+            if source.kind == "bitext"
+            else source
+            for source in sources
+        ]
+    return sources, alpha
+
+
+def bounds_of_pairs(run: dict) -> tuple[int, int | None]:
+    """Least tokens of a side, and most of both, of the pairs that a run's objectives take."""
+    options = [objective.get("options") or {} for objective in run.get("objectives") or []]
+    least = max([one["least_tokens"] for one in options if one.get("least_tokens")], default=1)
+    most = min([one["most_tokens"] for one in options if one.get("most_tokens")], default=None)
+    return least, most
+
+
+def suitable_pairs(manifest: Path, least: int, most: int | None) -> int:
+    # No other plan needs the arrays of its shards: numpy would take longer than all of it.
+    import numpy as np
+
+    from engine.shards import open_shards
+
+    lengths = open_shards([manifest]).sentence_lengths().reshape(-1, 2)  # (pairs, 2)
+    suitable = lengths.min(1) >= least
+    if most is not None:
+        suitable &= lengths.sum(1) <= most
+    return int(np.count_nonzero(suitable))
 
 
 def main() -> None:
@@ -184,7 +219,8 @@ def main() -> None:
     if empty := [s for s in sources if not s.size]:
         s = empty[0]
         raise UserError(
-            f"{s.kind}/{s.corpus}/{s.name}: cleaning left no sentence; look at its rejects, or take it out of the data"
+            f"{s.kind}/{s.corpus}/{s.name}: cleaning left no sentence, or none of a length that the run takes; look at "
+            "its rejects, or take it out of the data"
         )
     rows = plan(sources, alpha, limit)
     write_plan(rows, args.out)

@@ -60,7 +60,7 @@ from engine.optim import clip_gradients, learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from engine.prenorm import PreNormConfig
 from engine.randomness import stable_hash
-from engine.shards import read_manifest, sha256_of, sha256_of_manifests, verify_shards
+from engine.shards import sha256_of, sha256_of_manifests, verify_shards
 from engine.tokenizer import load_tokenizer, vocabulary_sum
 from errors import UserError, run_main
 
@@ -85,18 +85,25 @@ class PretrainingModel(nn.Module):
             self.mlm_head = MaskedLanguageModelHead(run.model)
 
 
-def read_plan(path: Path, shards: Path) -> tuple[dict[str, list[Source]], str]:
-    """The sources of each kind of data, and a hash of the plan (it holds the checksums of the data)."""
+def read_plan(path: Path, shards: Path, limit: int | None = None) -> tuple[dict[str, list[Source]], str]:
+    """The sources of each kind of data, and a hash of the plan (it holds the checksums of the data). Of each language
+    pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
     text = path.read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
+    pairs: dict[str, int] = {}
+    for row in rows if limit else ():
+        if row["kind"] == "bitext":
+            pairs[row["name"]] = pairs.get(row["name"], 0) + int(row["sentences"]) // 2
     sources: dict[str, list[Source]] = {"mono": [], "bitext": []}
-    for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+    for row in rows:
         folder = shards / row["kind"] / row["corpus"] / row["name"]
         manifests = sorted(folder.glob("*.json"), key=lambda manifest: int(manifest.stem))
         if not manifests:
             raise UserError(f"{folder}: no shards, but {path} names them; run encode_corpus first")
         if row.get("sha256", found := sha256_of_manifests(manifests)) != found:
             raise UserError(f"{folder}: not the shards that {path} was made for; delete the plan and make it again")
-        source = Source(row["kind"], row["corpus"], row["name"], float(row["q"]), tuple(manifests))
+        share = min(1.0, limit / pairs[row["name"]]) if limit and row["kind"] == "bitext" else 1.0
+        source = Source(row["kind"], row["corpus"], row["name"], float(row["q"]), tuple(manifests), share)
         sources[source.kind].append(source)
     return sources, content_hash(text)
 
@@ -117,18 +124,6 @@ def languages_of(run: RunConfig) -> list[str]:
             f"{', '.join(codes)}; raise it"
         )
     return codes
-
-
-def first_pairs(sources: list[Source], limit: int | None) -> list[Source]:
-    """Of each language pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
-    if limit is None:
-        return sources
-    size: dict[str, int] = {}
-    for source in sources:
-        size[source.name] = size.get(source.name, 0) + sum(
-            read_manifest(path)["documents"] for path in source.manifests
-        )
-    return [dataclasses.replace(source, share=min(1.0, limit / size[source.name])) for source in sources]
 
 
 def build_mixture(
@@ -629,8 +624,8 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     tokenizer = load_tokenizer(arguments.vocabulary)
     vocabulary_sha256 = tokenizer.sha256
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
-    sources, data_hash = read_plan(arguments.plan, arguments.shards)
-    sources["bitext"] = first_pairs(sources["bitext"], run.data.get("bitext", {}).get("limit"))
+    limit = run.data.get("bitext", {}).get("limit")
+    sources, data_hash = read_plan(arguments.plan, arguments.shards, limit)
     run = tell_sources(run, sources)
     seed = arguments.seed
     manifests = [path for own in sources.values() for source in own for path in source.manifests]
