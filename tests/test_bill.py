@@ -366,6 +366,24 @@ def bills(bare, machines):
     return billing.price(bare, machines, rate_of(machines), SOME)
 
 
+def test_a_world_that_is_not_there_yet_is_not_charged_the_size_of_the_real_corpus(bare, repository, machines, tmp_path):
+    """A plain `make plan` on a fresh clone: mini's text is megabytes, CC-100's 590 GB."""
+    mini = dataclasses.replace(plan.load_config(repository, {"scale": "mini"}), root=bare.root)
+    pricing = billing.Pricing(mini, machines, rate_of(machines), tmp_path)
+    world, line = mini.scale["world"], 12 * 8.0  # tokens of a line and bytes of a token that are assumed
+    documents = {"en": world["documents"], "hi": world["documents"] * 0.5}
+    for code, own in documents.items():
+        assert pricing.text_of("mono", "cc-100", code) == pytest.approx(6 * own * line)
+    assert pricing.text_of("bitext", "IITB", "en-hi") == pytest.approx(2 * 3000 * line)
+    halves = [pricing.text_of("bitext", corpus, "en-fr") for corpus in ("Europarl", "MultiUN")]
+    assert halves == [pytest.approx(3000 * line)] * 2
+    assert pricing.text_of("bitext", "wmt14-nc-v9", "de-en") == pytest.approx(2 * 500 * line)
+    assert pricing.text_of("bitext", "EUbookshop", "de-en") == 0
+    clean = job(0, "clean_mono", corpus="cc-100", lang="en", shard="0")
+    [found] = billing.price(mini, machines, rate_of(machines, "cpu-core"), [clean])
+    assert 5 < found.seconds < 60 and found.disk < 1e6
+
+
 def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     download, split, encode, training, finetuning, prediction, score = bills
     known = bare.datasets["cc-100/am"].bytes

@@ -811,12 +811,27 @@ class Pricing:
 
     def _text_of(self, kind: str, corpus: str, name: str) -> float:
         own, languages = self.config.datasets, self.config.languages
+        if self.config.has_world:
+            return self.lines_of_world(kind, corpus, name) * self.assumed_line * self.assumed["bytes_per_token"]
         ids = (plan.mono_ids if kind == "mono" else plan.bitext_ids)(corpus, name, own, languages)
         total = 0.0
         for id_ in ids:
             raw = self.results / "raw" / own[id_].path
             total += raw.stat().st_size if raw.is_file() else self.size_of_download(own[id_])[0]
         return total * self.assumed["text_per_download"][kind]
+
+    def lines_of_world(self, kind: str, corpus: str, name: str) -> float:
+        """Of a generated corpus, both sides of its pairs; 0 of one that the world does not have."""
+        world = self.config.scale["world"]
+        if kind == "mono":
+            return (
+                statistics.mean(world["sentences_per_document"]) * world["documents"] * world["languages"].get(name, 0)
+            )
+        if corpus in world["translation"]["corpora"]:
+            return 2 * world["translation"]["train"] / len(world["translation"]["corpora"])
+        [foreign] = set(name.split("-")) - {"en"}
+        corpora = world["bitext"].get(foreign, [])
+        return 2 * world["pairs"] / len(corpora) if corpus in corpora else 0.0
 
     def text_job(self, found: Bill) -> None:
         names, rule = found.job.wildcards, found.job.rule
