@@ -1,6 +1,6 @@
 # make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex, results/index.html
 # make smoke  the same at scale smoke: minutes, every code path, numbers that mean nothing
-# make report what Snakemake itself reports of the results that are there: results/report.html
+# make report what is missing, then Snakemake's own report of it: results/report.html
 # make plan   what the jobs that are not done yet cost, before any of them starts; CONFIG, MACHINE and PLAN choose:
 #             make plan CONFIG="scale=paper" MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
 # make test   style, unit tests, the workflow's plans, and the smoke scale for real
