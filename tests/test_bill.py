@@ -375,7 +375,7 @@ def test_a_world_that_is_not_there_yet_is_not_charged_the_size_of_the_real_corpu
     for code, own in documents.items():
         assert pricing.text_of("mono", "cc-100", code) == pytest.approx(6 * own * line)
     assert pricing.text_of("bitext", "IITB", "en-hi") == pytest.approx(2 * 3000 * line)
-    halves = [pricing.text_of("bitext", corpus, "en-fr") for corpus in ("Europarl", "MultiUN")]
+    halves = [pricing.text_of("bitext", name, "en-fr") for name in ("Europarl", "MultiUN")]
     assert halves == [pytest.approx(3000 * line)] * 2
     assert pricing.text_of("bitext", "wmt14-nc-v9", "de-en") == pytest.approx(2 * 500 * line)
     assert pricing.text_of("bitext", "EUbookshop", "de-en") == 0

@@ -8,8 +8,9 @@ few lines what a person should know; --csv writes a line for each job. What is d
 that is.
 
 The rate is --flops-per-second (of one device), or that of --machine (config/machines.yaml: its peak times an assumed
-utilisation), or, with neither, what the finished trainings of this scale reached. What a number rests on stands in the
-CSV, column basis; what is assumed, in config/machines.yaml.
+utilisation), or, with neither, what the finished trainings of this scale reached; where there are none, the default of
+config/machines.yaml (an H100, or one CPU core). What a number rests on stands in the CSV, column basis; what is
+assumed, in config/machines.yaml.
 """
 
 import argparse
@@ -405,7 +406,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", default=[TARGET], help=f"as Snakemake's (default: {TARGET})")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as Snakemake's: scale=paper")
-    parser.add_argument("--machine", help="of config/machines.yaml")
+    parser.add_argument("--machine", help="a key of config/machines.yaml, such as a100, h100, h200")
     parser.add_argument("--utilisation", type=float, help="share of the machine's peak, in place of the assumed one")
     parser.add_argument("--flops-per-second", type=float, help="of one device, in a training: your own")
     parser.add_argument("--jobs", type=int, help="at once (default: the profile's)")
