@@ -37,7 +37,7 @@ from engine import cost
 from engine.admin import set_residuals
 from engine.ahead import ahead
 from engine.assembly import decoder_of_veco
-from engine.attention import has_flash_attention
+from engine.attention import choose_kernels, has_flash_attention
 from engine.attention_rules import Tokens
 from engine.checkpoint import (
     describe_model,
@@ -66,7 +66,7 @@ from errors import UserError, run_main
 
 LOG_EVERY = 10  # steps
 PROGRESS_SECONDS = 5
-TILE = 64  # columns of a row, on a GPU
+TILE = 128  # columns of a row, on a GPU: FlexAttention's blocks, and its gradient is known to fail beside them
 LEAST_HEAD, MOST_HEAD = 16, 256  # features of a head that FlexAttention's kernels, and flash attention's, take
 COUNTED = tuple(field.name for field in dataclasses.fields(cost.Seen))  # summed over the run, per objective
 
@@ -255,7 +255,7 @@ def give(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int) -> Gi
 
 
 def give_all(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, first: int) -> Iterator[Given]:
-    if ranks.device.type == "cuda":
+    if ranks.device.index is not None:
         torch.cuda.set_device(ranks.device)  # of this thread, which may be another one
     for step in range(first, run.schedule.steps + 1):
         yield give(run, mixtures, ranks, step)
@@ -616,6 +616,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
 
 def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     ranks = Ranks(arguments.world_size)
+    choose_kernels(ranks.device)
     stop = StopRequest()
     if budget := arguments.budget:
         signal.signal(signal.SIGALRM, stop.note)

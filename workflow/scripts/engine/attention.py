@@ -12,6 +12,7 @@ Shapes: B rows, H heads, T tokens, K = D / H, M distances of a table.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -26,6 +27,12 @@ from engine.masks import Mask, Segments
 
 if TYPE_CHECKING:
     from engine.model import ModelConfig
+
+# FlexAttention has another kernel for fewer than 128 queries, for decoding: of training there is to be one alone.
+KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
+VARIANTS = (
+    256  # compilations of FlexAttention alone: rules, biases, types, first shape and any shape, with gradient or not
+)
 
 
 @dataclass
@@ -143,20 +150,37 @@ def attend(
 
 
 def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None, gate_BHT: Tensor | None) -> Tensor:
+    mix = flex_attention if torch.compiler.is_dynamo_compiling() else compiled_flex_attention()
     if bias is None:
-        return compiled_flex_attention()(q_BHTK, k_BHTK, v_BHTK, block_mask=mask)
+        return mix(q_BHTK, k_BHTK, v_BHTK, block_mask=mask, kernel_options=KERNEL)
     by_distance_MH, positions_BT = bias.by_distance_MH, bias.positions_BT.expand(len(q_BHTK), -1)
 
     def biased(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         index = bias.index(positions_BT[b, k] - positions_BT[b, q])
         return score + by_distance_MH[index, h] * gate_BHT[b, h, q]
 
-    return compiled_flex_attention()(q_BHTK, k_BHTK, v_BHTK, score_mod=biased, block_mask=mask)
+    return mix(q_BHTK, k_BHTK, v_BHTK, score_mod=biased, block_mask=mask, kernel_options=KERNEL)
 
 
 @cache
 def compiled_flex_attention() -> Callable[..., Tensor]:
-    return torch.compile(flex_attention)  # on first use: the compiler takes seconds to import
+    """On first use: the compiler takes seconds to import. In one graph: once there are too many variants it is an
+    error, and not the matrix of all scores."""
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, VARIANTS)
+    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, VARIANTS)
+    return torch.compile(flex_attention, fullgraph=True)
+
+
+def choose_kernels(device: torch.device) -> None:
+    """For all of this process: no kernel that is known to be wrong, none that is slow in silence.
+
+    cuDNN's attention, PyTorch's first choice on Hopper, finds no gradient (NaN) of a query with a mask where T % 128
+    is 64 and all scores of the query are far below zero.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        warnings.filterwarnings("error", message="flex_attention called without torch.compile")
 
 
 def in_segments(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, mask: Segments, dropout: float) -> Tensor:

@@ -159,7 +159,7 @@ def health(model: nn.Module, batch: Batch) -> dict[str, tuple[Number, Number]]:
     text_K = batch.places((batch.host.fields.side == 0) & (batch.host.fields.document >= 0))
     tokens_N = batch.tokens.flatten()[pseudo_N]
     vocabulary = model.encoder.config.vocabulary
-    copied_N = torch.isin(item_M[pseudo_N] * vocabulary + tokens_N, (item_M * vocabulary + original_M)[text_K])
+    copied_N = is_among(item_M[pseudo_N] * vocabulary + tokens_N, (item_M * vocabulary + original_M)[text_K])
     language_of_text = torch.zeros_like(item_M).index_put((item_M[text_K],), language_M[text_K])[item_M[pseudo_N]]
     share_LV = model.pieces.share_LV
     commoner_N = share_LV[language_M[pseudo_N], tokens_N] > share_LV[language_of_text, tokens_N]
@@ -167,6 +167,14 @@ def health(model: nn.Module, batch: Batch) -> dict[str, tuple[Number, Number]]:
         "copied": (copied_N.sum(), len(pseudo_N)),
         "in_wanted_language": (commoner_N.sum(), len(pseudo_N)),
     }
+
+
+def is_among(keys_N: Tensor, known_K: Tensor) -> Tensor:
+    """torch.isin, which asks a GPU how many different ones there are."""
+    if not len(known_K):
+        return torch.zeros_like(keys_N, dtype=torch.bool)
+    sorted_K = known_K.sort().values
+    return sorted_K[torch.searchsorted(sorted_K, keys_N).clamp_max(len(known_K) - 1)] == keys_N
 
 
 class Pieces(nn.Module):
