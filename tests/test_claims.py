@@ -1,6 +1,7 @@
 """Claims: the intervals cover, pairing cancels what both systems share, verdicts follow from made-up scores, and a slip
 in config/claims.yaml is found when the plan is read."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -517,7 +518,9 @@ def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdic
     write_items(roots[0], "xlm-e-base", mean=mean, of_seeds=noise)
     write_training(roots[1], "xlm", 8e9)
     write_training(roots[1], "xlm-e-base", 4e9)
-    result = judge(config, roots, cost={"runs": ["xlm-e-base"], "than": "xlm", "times": times, "reach": XNLI})
+    overrides = {key: value for key, value in config.scale["run_overrides"].items() if key != "schedule"}
+    own_steps = dataclasses.replace(config, scale=config.scale | {"run_overrides": overrides})
+    result = judge(own_steps, roots, cost={"runs": ["xlm-e-base"], "than": "xlm", "times": times, "reach": XNLI})
     assert result.verdict == verdict
     assert result.reason.startswith(reason) and bool(result.reason) == bool(reason)
     assert len(result.measured) == 2
@@ -644,6 +647,12 @@ def test_the_best_layer_of_xlm_e_is_compared_with_that_of_xlm_r(config):
         assert ((9, 12), (7, 12)) in depths
         assert all(f"layer {of[0]}" in claim["says"] for pair in depths for of in pair if of[0])
         assert plan.untestable(config, claim) == "layers 9 and 7 of 12 are both layer 2 of the model here"
+
+
+def test_the_cost_of_one_training_is_no_finding_where_the_scale_sets_the_steps(config, repository):
+    claim = next(claim for claim in config.claims if claim["id"] == "xlm-e-one-percent")
+    assert "as many steps" in plan.untestable(config, claim)
+    assert plan.untestable(plan.load_config(repository, {"scale": "paper"}), claim) is None
 
 
 def test_a_plain_plan_trains_nothing_for_a_claim(repository):

@@ -1692,6 +1692,10 @@ def untestable(config: Config, claim: dict) -> str | None:
             return reason
         if run in config.pretrained and not _hash_of(config, run):
             return f"this scale has not the data that run {run} is trained on"
+    cost = claim.get("cost", {})
+    equal_steps = "steps" in config.scale.get("run_overrides", {}).get("schedule", {})
+    if "reach" in cost and len(cost["runs"]) == 1 and equal_steps:
+        return "the scale gives all runs as many steps, so what they cost beside each other is its choice"
     for link in claims.links_of(claim, config.tasks):
         for measure in claims.measures_of([link]):
             if reason := unfit(config, measure.run, measure.task, measure.setting):
