@@ -155,11 +155,12 @@ def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
 
 @pytest.fixture()
 def flexible(monkeypatch):
-    """FlexAttention on a CPU too: there as written, without its compiler, which knows no way back."""
-    compiled, plain = attention.compiled_flex_attention, attention.flex_attention
+    """FlexAttention on a CPU too: there it is traced and differentiated, and its kernels stay as they are written."""
+    of_gpu = attention.compiled_flex_attention()  # which also raises the limit of variants
+    of_cpu = torch.compile(attention.flex_attention, backend="aot_eager", fullgraph=True)
 
     def chosen():
-        return lambda query, *rest, **named: (compiled() if query.is_cuda else plain)(query, *rest, **named)
+        return lambda query, *rest, **named: (of_gpu if query.is_cuda else of_cpu)(query, *rest, **named)
 
     monkeypatch.setattr(attention, "compiled_flex_attention", chosen)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None, raising=False)

@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from small_gpu import OnDevice, mixtures_of, model_of, path_of, run_of, sources  # noqa: F401  (a fixture)
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import pretrain
 from conftest import no_gpu
@@ -26,10 +28,13 @@ pytestmark = pytest.mark.usefixtures("whole_engine")
 
 
 @pytest.fixture()
-def repeatable():
-    """What a GPU adds up in any order, it adds up in one."""
+def repeatable(monkeypatch):
+    """What a GPU adds up in any order, it adds up in one. Flash and memory-efficient attention do so only where
+    everything must, so attention is written out here."""
     torch.use_deterministic_algorithms(ON_GPU, warn_only=True)
-    yield
+    monkeypatch.setattr(pretrain, "has_flash_attention", lambda device: False)
+    with sdpa_kernel(SDPBackend.MATH) if ON_GPU else nullcontext():
+        yield
     torch.use_deterministic_algorithms(False)
 
 

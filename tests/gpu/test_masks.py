@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 import torch
+import torch._dynamo
 from small_gpu import MODEL, flexible  # noqa: F401  (a fixture)
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 from engine import attention_rules
 from engine.attention import DistanceTable, Gate, attend, in_segments
@@ -13,17 +15,17 @@ from engine.attention_rules import Tokens, full, own_side
 from engine.masks import Mask, Segments, block_mask, boolean_mask, segment_ends
 from engine.model import RelativeBias
 
-B, T, H, K = 3, 160, MODEL.heads, MODEL.width // MODEL.heads
+B, H, K = 3, MODEL.heads, MODEL.width // MODEL.heads
+WHOLE, BROKEN = 256, 160  # columns: two of FlexAttention's blocks, as training has them; and a part of a block
 RULES = ["full", "own_side", "own_side_so_far", "other_side", "camlm", "camlm_siblings"]
 BIASED = dataclasses.replace(MODEL, relative_bias=RelativeBias(16, 32, gate_per_head=True))
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
-def tokens(device: torch.device) -> Tokens:
+def tokens(device: torch.device, T: int = BROKEN) -> Tokens:
     """Documents of two sides with padding behind them; a row that is one document; one that is padding alone."""
     generator = torch.Generator().manual_seed(3)
     document, side = torch.full((B, T), -1), torch.zeros(B, T, dtype=torch.int8)
-    for first, last, number in ((0, 37, 0), (37, 101, 1), (101, 150, 2)):
+    for first, last, number in ((0, 37, 0), (37, 101, 1), (101, T - 10, 2)):
         document[0, first:last] = number
         side[0, (first + last) // 2 : last] = 1
     document[1], side[1, 70:] = 0, 1
@@ -45,6 +47,7 @@ def result(device: torch.device, dtype: torch.dtype, mask: Mask, biased: bool, f
     with torch.no_grad():
         gate.u_v.normal_(std=0.3)
     table, gate = table.to(device, exact), gate.to(device, exact)
+    T = fields.document.shape[1]
     q, k, v = (torch.randn(B, H, T, K).to(device, dtype).requires_grad_() for _ in range(3))
     weights = torch.randn(B, H, T, K).to(device, dtype)
     inputs, given = [q, k, v], {}
@@ -65,13 +68,23 @@ def assert_near(found: list[Tensor], expected: list[Tensor], limit: float) -> No
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
-@pytest.mark.parametrize("name", RULES)
-def test_blocks_are_the_matrix(device, flexible, name, biased, dtype):  # noqa: F811
-    rule, fields = getattr(attention_rules, name), tokens(device)
-    exact = tokens(torch.device("cpu"))
+@pytest.mark.parametrize(("name", "T"), [*((name, WHOLE) for name in RULES), ("full", BROKEN), ("camlm", BROKEN)])
+def test_blocks_are_the_matrix(device, flexible, name, T, biased, dtype):  # noqa: F811
+    rule, fields = getattr(attention_rules, name), tokens(device, T)
+    exact = tokens(torch.device("cpu"), T)
     expected = result(torch.device("cpu"), torch.float64, boolean_mask(exact, rule), biased, exact)
     found = result(device, dtype, block_mask(fields, rule), biased, fields)
     assert_near(found, expected, 1e-3 if dtype == torch.float32 else 6e-2)
+
+
+def test_other_masks_of_the_same_rule_are_no_new_compilation(device, flexible):  # noqa: F811
+    torch._dynamo.reset()
+    graphs = []
+    for length in (WHOLE, 2 * WHOLE, 3 * WHOLE, WHOLE, 2 * WHOLE):
+        fields = tokens(device, length)
+        result(device, torch.float32, block_mask(fields, full), True, fields)
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[1] == graphs[-1], graphs
 
 
 @pytest.mark.parametrize("rule", [full, own_side])
@@ -79,9 +92,9 @@ def test_segments_are_the_matrix(device, rule):
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32  # the kernel takes no other
     fields, exact = tokens(device), tokens(torch.device("cpu"))
     ends = segment_ends(exact, rule)
-    assert ends.tolist()[-1] == B * T and len(ends) == (3 + 1 + 1 + 1 if rule is full else 6 + 1 + 2 + 1) + 1
+    assert ends.tolist()[-1] == B * BROKEN and len(ends) == (3 + 1 + 1 + 1 if rule is full else 6 + 1 + 2 + 1) + 1
     expected = result(torch.device("cpu"), torch.float64, boolean_mask(exact, rule), False, exact)
-    found = result(device, dtype, Segments(ends.to(device), T), False, fields)
+    found = result(device, dtype, Segments(ends.to(device), BROKEN), False, fields)
     assert_near(found, expected, 1e-4 if dtype == torch.float32 else 3e-2)
 
 
@@ -99,8 +112,8 @@ def test_what_is_no_run_of_tokens_is_no_segment():
 def test_dropout_in_segments_keeps_the_mean_and_can_be_repeated(device):
     """Values of one: what is mixed is the sum of the kept probabilities, 1 on average, with the variance of dropout."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    q, k = (torch.randn(B, H, T, K, device=device, dtype=dtype) for _ in range(2))
-    mask = Segments(segment_ends(tokens(torch.device("cpu")), full).to(device), T)
+    q, k = (torch.randn(B, H, BROKEN, K, device=device, dtype=dtype) for _ in range(2))
+    mask = Segments(segment_ends(tokens(torch.device("cpu")), full).to(device), BROKEN)
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

@@ -17,8 +17,10 @@ from small_gpu import (
     sources,  # noqa: F401  (a fixture)
 )
 
+import pretrain
+
 CPU = torch.device("cpu")
-TILE = 64
+TILE = pretrain.TILE
 WAYS = [("fp32", "dense"), ("fp32", "blocks"), ("bf16", "dense"), ("bf16", "blocks"), ("bf16", "segments")]
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.06}
 
@@ -37,10 +39,9 @@ def expected(sources):  # noqa: F811
     return of
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(("precision", "masks"), WAYS)
 @pytest.mark.parametrize("case", CASES)
-def test_losses_and_gradients_are_those_of_a_cpu(sources, expected, flexible, device, case, precision, masks):  # noqa: F811
+def test_losses_and_gradients_are_those_of_the_plain_way(sources, expected, flexible, device, case, precision, masks):  # noqa: F811
     if masks == "segments" and case in BIASED:
         pytest.skip("segments carry no distance bias, and pretrain.masks_of gives none to such a model")
     if masks == "blocks" and precision == "bf16" and device.type == "cpu":

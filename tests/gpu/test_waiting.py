@@ -16,6 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 import pretrain
 from engine.objectives import OBJECTIVES
+from engine.objectives.btmlm import is_among
 
 # The others count on the device what their data decide: dwa, word-recovery, hictl, translation.
 CASES = ["mmlm", "tlm", "camlm", "camlm-append", "btmlm", "btmlm-sample", "btmlm-before", "mrtd", "trtd", "trtd-eval"]
@@ -29,6 +30,7 @@ ASKING = {
     torch.ops.aten.unique_consecutive.default,
     torch.ops.aten.is_nonzero.default,
     torch.ops.aten.equal.default,
+    torch.ops.aten.isin.Tensor_Tensor,
     torch.ops.aten.repeat_interleave.Tensor,
 }
 
@@ -96,3 +98,10 @@ def test_the_watch_sees_a_question():
     for ask in (float, torch.nonzero, lambda own: own[own > 0]):
         with pytest.raises(AssertionError, match="waits for the device"), Watched([weight]):
             ask(weight.clone() * 2 if ask is not float else (weight * 2).sum())
+
+
+@pytest.mark.parametrize(("keys", "known"), [(0, 0), (7, 0), (0, 7), (9, 1), (1000, 700), (3000, 5), (5, 3000)])
+def test_what_is_among_others_is_told_without_waiting(device, keys, known):
+    generator = torch.Generator().manual_seed(keys + known)
+    asked, others = (torch.randint(0, 900, (n,), generator=generator) for n in (keys, known))
+    assert torch.equal(is_among(asked.to(device), others.to(device)).cpu(), torch.isin(asked, others))
