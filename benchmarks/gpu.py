@@ -4,15 +4,21 @@ size, beside transformers' XLM-R on the same rows, and beside the rate of the ca
 Everything is made up and held in a temporary folder; torch is all that it needs, and transformers for the comparison.
 A step is the training loop's own: rows drawn, packed and corrupted in a thread meanwhile, all passes, clipping, AdamW,
 the hooks of the objective, one look at the losses. transformers' XLMRobertaForMaskedLM has its rows on the device
-beforehand and runs as fast as it knows how: sdpa, bf16, compiled, fused AdamW; once as its users run it (labels of
--100, logits of every token) and once with our trick (logits of the selected tokens alone).
+beforehand and runs as fast as it knows how: sdpa (with cuDNN's kernel too, which the engine leaves out), bf16,
+compiled, fused AdamW after as many passes as ours; once as its users run it (labels of -100, logits of every token) and
+once with our trick (logits of the selected tokens alone).
 
-Contestants are built and warmed up one after another, then take turns, each turn in another order. Figures are medians
-over the turns; a ratio is the median of the ratios of the turns. MFU counts FLOPs as engine/cost.py does (`ours`:
-matrix products, a trained pass is three forward passes, nothing for what is computed again) and divides by the measured
-rate of a bf16 product of random matrices; for transformers, by the FLOPs that MMLM needs for these tokens.
+Contestants are built and warmed up one after another, then take turns, each turn in another order. A turn ends when
+the rows of the next step are drawn too, so the thread that draws them costs what it costs, and disturbs nobody else.
+Figures are medians over the turns; a ratio is the median of the ratios of the turns. MFU counts FLOPs as engine/cost.py
+does (`ours`: matrix products, a trained pass is three forward passes, nothing for what is computed again; for
+transformers, the FLOPs that MMLM needs for these tokens). It is told twice: of the measured rate of a bf16 product of
+random matrices (`mfu`, which the goal is about), and of the peak in the card's data sheet (config/machines.yaml).
 
-    python benchmarks/gpu.py --out gpu.json                        # about eight minutes
+A contestant that fails is named with its error, and the others go on. --out is written after every contestant that is
+built and every turn, so what is killed leaves what it has measured.
+
+    python benchmarks/gpu.py --out gpu.json --minutes 7            # and one for the last turn
     python benchmarks/gpu.py --device cpu --layers 2 --width 64 --vocabulary 1000 --rows 4 --row-length 64 --minutes 0.3
 """
 
@@ -24,11 +30,14 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -44,8 +53,10 @@ from loader_throughput import make_sources  # noqa: E402
 from train_step import processor, their_step  # noqa: E402
 
 import pretrain  # noqa: E402
+from atomic import atomic_path  # noqa: E402
 from engine import cost  # noqa: E402
 from engine.ahead import ahead  # noqa: E402
+from engine.attention import choose_kernels  # noqa: E402
 from engine.compiling import compile_parts  # noqa: E402
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
 from engine.corruption import MaskSpec  # noqa: E402
@@ -60,8 +71,11 @@ BASELINE = "MMLM"
 USUAL, TRICK = "transformers", "transformers, selected tokens alone"
 MFU_GOAL, SPEED_GOAL = 0.45, 1.5  # of MMLM; against the better of the two transformers
 COST_GOAL = 1.25  # a method's time per token, relative to MMLM's, over its FLOPs per token, relative to MMLM's
+KERNELS = ("flash", "mem_efficient", "cudnn", "math")  # of scaled_dot_product_attention
+NO_TIME = "no time left to build it; give more --minutes"
 SENTENCES = 4000  # per language
 FIRST_STEP = 10**5  # in the middle of a training: no objective is still waiting for its turn
+CUDNN = torch.backends.cuda.cudnn_sdp_enabled()  # by default
 RECORD = tuple[float, float, float]  # seconds, tokens, FLOPs
 
 
@@ -118,9 +132,23 @@ class Ours:
         self.optimizer = pretrain.new_optimizer(self.model, run, pretrain.frozen_weights(self.model, run), FIRST_STEP)
         mixtures = [pretrain.build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
         pretrain.start_objectives(self.model, run, mixtures, ranks)
-        self.held = contextlib.ExitStack()
-        self.steps = self.held.enter_context(ahead(pretrain.give_all(run, mixtures, ranks, FIRST_STEP)))
+        self.held, self.at_rest = contextlib.ExitStack(), threading.Event()
+        given = self.told(pretrain.give_all(run, mixtures, ranks, FIRST_STEP))
+        self.steps = self.held.enter_context(ahead(given))
         self.masks = pretrain.masks_of(run, ranks.device)
+
+    def told(self, steps: Iterator[pretrain.Given]) -> Iterator[pretrain.Given]:
+        """The same, and when the thread that makes them has none to make."""
+        try:
+            for given in steps:
+                self.at_rest.set()
+                yield given
+                self.at_rest.clear()
+        finally:
+            self.at_rest.set()
+
+    def rest(self) -> None:
+        self.at_rest.wait()
 
     def step(self) -> tuple[float, float]:
         """Tokens and FLOPs."""
@@ -139,10 +167,11 @@ class Ours:
 
     def close(self) -> None:
         self.held.close()
+        self.model = self.optimizer = None  # room for the others
 
 
 class Theirs:
-    """transformers on MMLM's rows. A step is as many passes as ours has, an update after each."""
+    """transformers on MMLM's rows. A step is as many passes as ours has, and an update after the last."""
 
     masks = "sdpa"
 
@@ -152,23 +181,28 @@ class Theirs:
         rows = mixture.assemble(mixture.next_layout())
         self.batches = pretrain.micro_batches(rows, run.objectives[0], run, ranks)
         self.do = their_step(run, trick, ranks.device, compiled)
-        self.run = run
+        seen = [cost.Seen(*map(float, self.counted(batch))) for batch in self.batches]
+        self.tokens = sum(own.tokens for own in seen)
+        self.flops = sum(cost.flops(run, {run.objectives[0].name: own})["mmlm"]["ours"] for own in seen)
 
     def step(self) -> tuple[float, float]:
-        tokens = flops = 0.0
-        for batch in self.batches:
-            self.do(batch)
-            seen = cost.Seen(*map(float, self.counted(batch)))
-            tokens += seen.tokens
-            flops += cost.flops(self.run, {self.run.objectives[0].name: seen})["mmlm"]["ours"]
-        return tokens, flops
+        chosen = torch.backends.cuda.cudnn_sdp_enabled()
+        torch.backends.cuda.enable_cudnn_sdp(CUDNN)
+        try:
+            self.do(*self.batches)
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(chosen)
+        return self.tokens, self.flops
+
+    def rest(self) -> None:
+        pass
 
     def counted(self, batch: pretrain.Batch) -> tuple[int, int, int, int]:
         tokens, items, attended = pretrain.seen_in(batch.host)
         return tokens, len(batch.targets), items, attended
 
     def close(self) -> None:
-        pass
+        self.do = None
 
 
 def matrix_rate(device: torch.device, size: int) -> float:
@@ -190,31 +224,42 @@ def wait(device: torch.device) -> None:
 
 
 def timed(contestant: Ours | Theirs, device: torch.device, steps: int) -> RECORD:
+    contestant.rest()
     wait(device)
     started, done = time.perf_counter(), [contestant.step() for _ in range(steps)]
     wait(device)
+    contestant.rest()  # as many steps are drawn as are done
     return time.perf_counter() - started, sum(tokens for tokens, _ in done), sum(flops for _, flops in done)
 
 
 def built(build: Callable[[], Ours | Theirs], device: torch.device, steps: int) -> tuple[Ours | Theirs | None, dict]:
     """A contestant after its first steps, which compile; what it needs at most, the others' memory not counted."""
-    gc.collect()
-    before = 0
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-    started = time.perf_counter()
+    contestant = None
     try:
+        gc.collect()
+        before = 0
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+        started = time.perf_counter()
         contestant = build()
         for _ in range(steps):
             timed(contestant, device, 1)
-    except torch.OutOfMemoryError as error:
-        return None, {"failed": f"out of memory: {str(error).splitlines()[0]}"}
-    told = {"first_steps_seconds": round(time.perf_counter() - started, 1), "masks": contestant.masks}
-    if device.type == "cuda":
-        told["peak_gib"] = round((torch.cuda.max_memory_allocated(device) - before) / 2**30, 2)
+        told = {"first_steps_seconds": round(time.perf_counter() - started, 1), "masks": contestant.masks}
+        if device.type == "cuda":
+            told["peak_gib"] = round((torch.cuda.max_memory_allocated(device) - before) / 2**30, 2)
+    except Exception as error:
+        if contestant:
+            contestant.close()
+        return None, failure(error)
     return contestant, told
+
+
+def failure(error: Exception) -> dict:
+    lines = str(error).strip().splitlines() or ["no message"]
+    print(traceback.format_exc(), file=sys.stderr, flush=True)
+    return {"failed": f"{type(error).__name__}: {lines[0]}", "traceback": traceback.format_exc().splitlines()[-60:]}
 
 
 def per_token(own: list[RECORD], base: list[RECORD], column: int) -> float:
@@ -224,10 +269,13 @@ def per_token(own: list[RECORD], base: list[RECORD], column: int) -> float:
     )  # a turn that the time cut short has fewer
 
 
-def summary(turns: list[RECORD], rate: float) -> dict:
+def summary(turns: list[RECORD], rate: float, peak: float | None) -> dict:
+    flops_per_second = statistics.median(flops / seconds for seconds, _, flops in turns)
+    of_peak = {"mfu_of_data_sheet_peak": round(flops_per_second / peak, 4)} if peak else {}
     return {
         "tokens_per_second": round(statistics.median(tokens / seconds for seconds, tokens, _ in turns), 1),
-        "mfu": round(statistics.median(flops / seconds for seconds, _, flops in turns) / rate, 4),
+        "mfu": round(flops_per_second / rate, 4),
+        **of_peak,
         "flops_per_token": round(statistics.median(flops / tokens for _, tokens, flops in turns)),
         "seconds": [round(seconds, 4) for seconds, _, _ in turns],
         "tokens": [round(tokens) for _, tokens, _ in turns],
@@ -257,49 +305,81 @@ def measure(arguments: argparse.Namespace) -> dict:
     started = time.monotonic()
     until = started + 60 * arguments.minutes
     ranks = Ranks()
-    if arguments.device != "auto":
+    if arguments.device not in ("auto", ranks.device.type):
         ranks.device = torch.device(arguments.device)
     device = ranks.device
+    choose_kernels(device)
     if device.type == "cpu":
         torch.set_num_threads(arguments.threads)
     rate = matrix_rate(device, 8192 if device.type == "cuda" else 512)
+    peak = data_sheet_peak(machine(device))
     print(f"{machine(device)}: a bf16 product at {rate / 1e12:,.2f} TFLOP/s", flush=True)
     found: dict[str, dict] = {}
     alive: dict[str, Ours | Theirs] = {}
     turns: dict[str, list[RECORD]] = {}
+
+    def told(finished: bool = False) -> dict:
+        """All that is known by now, and in --out."""
+        figures = about(arguments, device) | {
+            "finished": finished,
+            "matrix_product_tflops": round(rate / 1e12, 3),
+            "data_sheet_tflops": peak and round(peak / 1e12, 1),
+            "minutes": round((time.monotonic() - started) / 60, 2),
+            "methods": (methods := {name: own | compared(name, turns, rate, peak) for name, own in found.items()}),
+            "goals": goals_of(methods, device),
+        }
+        if arguments.out:
+            with atomic_path(arguments.out) as temporary:
+                temporary.write_text(json.dumps(figures, indent=1, default=str) + "\n")
+        return figures
+
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
         sources = {
             kind: make_sources(Path(folder), kind, SENTENCES, arguments.vocabulary) for kind in ("mono", "bitext")
         }
         for name, build in contestants(arguments, sources, ranks).items():
             if alive and time.monotonic() > until - 60 * arguments.minutes * arguments.share_of_turns:
-                found[name] = {"failed": "no time left to build it; give more --minutes"}
+                found[name] = {"failed": NO_TIME}
                 continue
             contestant, found[name] = built(build, device, arguments.first_steps)
-            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+            print(f"{name}: {shown(found[name])}", file=sys.stderr, flush=True)
             if contestant:
                 alive[name], turns[name] = contestant, []
                 ending.callback(contestant.close)
-        names, turn = list(alive), 0
-        while turn < arguments.turns or time.monotonic() < until:
+            told()
+        turn = 0
+        while alive and turn < arguments.most_turns and (turn < arguments.turns or time.monotonic() < until):
+            names = list(alive)
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 if turn >= arguments.turns and time.monotonic() > until:
                     break
-                turns[name].append(timed(alive[name], device, arguments.steps))
+                try:
+                    turns[name].append(timed(alive[name], device, arguments.steps))
+                except Exception as error:
+                    found[name] |= failure(error)
+                    alive.pop(name).close()
             turn += 1
-    for name, records in turns.items():
-        found[name] |= summary(records, rate)
-        if BASELINE in turns:
-            found[name] |= {
-                "time_per_token": round(per_token(records, turns[BASELINE], 0), 3),
-                "flops_per_token_relative": round(per_token(records, turns[BASELINE], 2), 3),
-            }
-    return about(arguments, device) | {
-        "matrix_product_tflops": round(rate / 1e12, 3),
-        "minutes": round((time.monotonic() - started) / 60, 2),
-        "methods": found,
-        "goals": goals_of(found, device),
-    }
+            told()
+            print(f"turn {turn} after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return told(finished=True)
+
+
+def shown(told: dict) -> dict:
+    return {key: value for key, value in told.items() if key != "traceback"}
+
+
+def compared(name: str, turns: dict[str, list[RECORD]], rate: float, peak: float | None) -> dict:
+    """The figures of a contestant that has had a turn, and beside the baseline if that has had one."""
+    own, base = turns.get(name), turns.get(BASELINE)
+    if not own:
+        return {}
+    relative = {}
+    if base:
+        relative = {
+            "time_per_token": round(per_token(own, base, 0), 3),
+            "flops_per_token_relative": round(per_token(own, base, 2), 3),
+        }
+    return summary(own, rate, peak) | relative
 
 
 def goals_of(found: dict[str, dict], device: torch.device) -> dict[str, dict]:
@@ -327,6 +407,20 @@ def machine(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
 
 
+def data_sheet_peak(name: str) -> float | None:
+    """bf16 FLOP/s of a card as its maker states them, where config/machines.yaml has it (SXM, not the slower cards of
+    the same name)."""
+    if "yaml" in sys.modules and isinstance(sys.modules["yaml"], MagicMock):
+        return None
+    import yaml
+
+    machines = yaml.safe_load((REPOSITORY / "config" / "machines.yaml").read_text(encoding="utf-8"))["machines"]
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    if words & {"pcie", "nvl"}:
+        return None
+    return next((own["peak"].get("bf16") for key, own in machines.items() if key in words), None)
+
+
 def about(arguments: argparse.Namespace, device: torch.device) -> dict:
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
     if importlib.util.find_spec("transformers"):
@@ -341,6 +435,11 @@ def about(arguments: argparse.Namespace, device: torch.device) -> dict:
         "device_gib": memory and round(memory, 1),
         "cores": os.cpu_count(),
         "versions": versions,
+        "attention_kernels": {
+            "cudnn": torch.backends.cudnn.version(),
+            "enabled": [name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()],
+            "transformers_has_cudnn_too": CUDNN,
+        },
         "arguments": {key: value for key, value in sorted(vars(arguments).items()) if key not in left_out},
     }
 
@@ -361,7 +460,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=8.0, help="about, all in all; but never fewer than --turns")
     parser.add_argument("--share-of-turns", type=float, default=0.3, help="of the minutes, kept for the turns")
     parser.add_argument("--turns", type=int, default=3, help="at least")
-    parser.add_argument("--steps", type=int, default=4, help="of each contestant in a turn")
+    parser.add_argument("--most-turns", type=int, default=10**6, help="at most, however much time is left")
+    parser.add_argument("--steps", type=int, default=12, help="of each contestant in a turn")
     parser.add_argument("--first-steps", type=int, default=4, help="of each contestant, not counted: they compile")
     parser.add_argument("--threads", type=int, default=1, help="of a CPU, where there is no GPU")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
@@ -375,18 +475,19 @@ def main() -> int:
         if "mfu" not in own:
             print(f"{name:38} {own['failed']}")
             continue
+        of_peak = f" ({own['mfu_of_data_sheet_peak']:.1%} of the data sheet)" if "mfu_of_data_sheet_peak" in own else ""
         memory = f"{own['peak_gib']:6.1f} GiB" if "peak_gib" in own else ""
+        failed = f"  then failed: {own['failed']}" if "failed" in own else ""
         print(
-            f"{name:38} {own['tokens_per_second']:>12,.0f} tokens/s  MFU {own['mfu']:6.1%}  {memory}  per token: time "
-            f"{own.get('time_per_token', 1):.3f} x, FLOPs {own.get('flops_per_token_relative', 1):.3f} x  "
-            f"({own['masks']})"
+            f"{name:38} {own['tokens_per_second']:>12,.0f} tokens/s  MFU {own['mfu']:6.1%}{of_peak}  {memory}  "
+            f"per token: time {own.get('time_per_token', 1):.3f} x, "
+            f"FLOPs {own.get('flops_per_token_relative', 1):.3f} x  ({own['masks']}){failed}"
         )
     for name, own in figures["goals"].items():
         print(f"{name}: {own['found']:.3f}" + (f" (goal {own['goal']})" if own["goal"] else ""))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(figures, indent=1, default=str) + "\n")
-    return 0 if all(is_met(name, own["found"], own["goal"]) for name, own in figures["goals"].items()) else 1
+    broken = [name for name, own in figures["methods"].items() if own.get("failed", NO_TIME) != NO_TIME]
+    missed = [name for name, own in figures["goals"].items() if not is_met(name, own["found"], own["goal"])]
+    return 1 if broken or missed else 0
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ SHORT, LONG, PACKED = "short rows", "full rows", "packed pairs"
 STEP_ROWS = 64  # of a whole step of long rows; a pass takes as many slots as the short rows have
 BATCHES = 4  # different ones of each kind
 
-Step = Callable[[Batch], None]
+Step = Callable[..., None]  # of one batch for each pass
 
 
 def made_up_sources(folder: Path, vocabulary: int) -> dict[str, list[Source]]:
@@ -121,7 +121,7 @@ def our_step(run: RunConfig) -> Step:
 def their_step(
     run: RunConfig, selected_alone: bool, device: torch.device | None = None, compiled: bool = False
 ) -> Step:
-    """With the fused AdamW, which is the Trainer's default."""
+    """With the fused AdamW, which is the Trainer's default; over several passes it accumulates, as the Trainer does."""
     device = device or torch.device("cpu")
     from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
 
@@ -155,11 +155,12 @@ def their_step(
         logits = model.lm_head(states.flatten(0, 1)[batch.selected])
         return F.cross_entropy(logits.float(), batch.targets)
 
-    def step(batch: Batch) -> None:
+    def step(*batches: Batch) -> None:
         optimizer.zero_grad(set_to_none=True)
-        with mixed():
-            loss = loss_of(batch)
-        loss.backward()
+        for batch in batches:
+            with mixed():
+                loss = loss_of(batch) / len(batches)
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
 
