@@ -20,7 +20,7 @@ from small_gpu import (
 from torch._dynamo.utils import counters
 
 from engine.compiling import METHODS, compile_parts
-from engine.model import CrossAttention
+from engine.model import Block, CrossAttention
 
 CASES = [(case, "dense") for case in ("mmlm", "tlm", "trtd", "veco-pairs", "ppa", "btmlm", "camlm", "spans")]
 ON_GPU = [("tlm", "segments"), ("ppa", "segments"), ("mmlm", "blocks"), ("trtd", "blocks"), ("veco-pairs", "blocks")]
@@ -94,3 +94,23 @@ def test_a_layer_is_compiled_once_for_all_layers(sources, device):  # noqa: F811
     gradients(run, model, [(objective, fed(batches[:1], device, "dense"))], device)
     no_decoder = sum(len(methods) for kind, methods in METHODS.items() if kind is not CrossAttention)
     assert counters["stats"]["unique_graphs"] == no_decoder
+
+
+def test_chunks_of_several_lengths_are_found_again_on_the_way_back(sources, device, monkeypatch):  # noqa: F811
+    """Logits are computed anew there: by the compilation that computed them, whichever came after."""
+    run = run_of(sources, "mmlm", rows=24, device_rows=24)
+    given = host_batches(run, sources, tile=64)
+    [(_, [batch])] = given
+    found = []
+    for chunk, compiled in ((10**6, False), (len(batch.targets) // 2 - 3, True)):
+        monkeypatch.setattr("engine.objectives.mlm.CHUNK", chunk)
+        model = model_of(run, device)
+        if compiled:
+            compile_parts(model, "inductor" if device.type == "cuda" else "aot_eager")
+        moved = [(own, fed(batches, device, "dense")) for own, batches in given]
+        found.append(gradients(run, model, moved, device))
+    (signals, expected), (compiled_signals, own) = found
+    no_head = sum(len(methods) for kind, methods in METHODS.items() if kind is Block)
+    assert counters["stats"]["unique_graphs"] == no_head + 1, "one of the loss, whatever its length"
+    assert compiled_signals["mmlm/loss"] == pytest.approx(signals["mmlm/loss"], rel=1e-4)
+    assert distance(own, expected) < 1e-3

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from atomic import sha256_of, write_json
 from datasets import DATASETS_TSV
 from engine.answers import Question
+from engine.attention import choose_kernels
 from engine.checkpoint import load_encoder, load_state, load_weights, save_state, save_weights, sole_use
 from engine.config import content_hash
 from engine.formats import FORMATS, POOLER
@@ -163,7 +164,8 @@ def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 def pick_device(name: str) -> str:
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    choose_kernels(torch.device(name))
     return name
 
 

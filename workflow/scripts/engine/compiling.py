@@ -15,6 +15,8 @@ METHODS: dict[type, tuple[str, ...]] = {
     CrossAttention: ("forward",),
     MaskedLanguageModelHead: ("cross_entropy",),
 }
+# Of the first shape on: logits are computed anew on the way back, and must not meet another compilation there.
+ANY_SHAPE = ("cross_entropy",)
 # Of one function: rules of attention, with and without gradient, training and evaluation, first shape and any shape.
 VARIANTS = 64
 
@@ -24,4 +26,5 @@ def compile_parts(model: nn.Module, backend: str = "inductor") -> None:
     config.recompile_limit = max(config.recompile_limit, VARIANTS)
     for module in model.modules():
         for name in METHODS.get(type(module), ()):
-            setattr(module, name, torch.compile(getattr(module, name), backend=backend))
+            dynamic = True if name in ANY_SHAPE else None
+            setattr(module, name, torch.compile(getattr(module, name), backend=backend, dynamic=dynamic))
