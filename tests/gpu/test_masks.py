@@ -9,7 +9,7 @@ from small_gpu import MODEL, flexible  # noqa: F401  (a fixture)
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from engine import attention_rules
+from engine import attention, attention_rules
 from engine.attention import DistanceTable, Gate, attend, in_segments
 from engine.attention_rules import Tokens, full, own_side
 from engine.masks import Mask, Segments, block_mask, boolean_mask, segment_ends
@@ -85,6 +85,18 @@ def test_other_masks_of_the_same_rule_are_no_new_compilation(device, flexible): 
         result(device, torch.float32, block_mask(fields, full), True, fields)
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[1] == graphs[-1], graphs
+
+
+def test_too_many_variants_are_an_error_and_not_the_matrix_of_all_scores(device, flexible, monkeypatch):  # noqa: F811
+    fields = tokens(device)
+    assert (
+        torch._dynamo.config.recompile_limit >= attention.VARIANTS <= torch._dynamo.config.accumulated_recompile_limit
+    )
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+    result(device, torch.float32, block_mask(fields, full), False, fields)
+    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+        result(device, torch.float32, block_mask(fields, own_side), False, fields)
 
 
 @pytest.mark.parametrize("rule", [full, own_side])

@@ -255,7 +255,7 @@ def give(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, step: int) -> Gi
 
 
 def give_all(run: RunConfig, mixtures: list[Mixture], ranks: Ranks, first: int) -> Iterator[Given]:
-    if ranks.device.index is not None:
+    if ranks.device.type == "cuda" and ranks.device.index is not None:
         torch.cuda.set_device(ranks.device)  # of this thread, which may be another one
     for step in range(first, run.schedule.steps + 1):
         yield give(run, mixtures, ranks, step)
