@@ -269,6 +269,8 @@ def main() -> int:
     if args.language not in pools:
         raise UserError(f"--language {args.language}: no --text of it; name {args.language}.txt.xz")
     results = []
+    if args.folder:
+        args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         language_id = args.language_id or Path(folder, "lid.bin")
         if not args.language_id:
