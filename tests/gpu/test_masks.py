@@ -87,7 +87,7 @@ def test_other_masks_of_the_same_rule_are_no_new_compilation(device, flexible): 
     assert graphs[1] == graphs[-1], graphs
 
 
-def test_too_many_variants_are_an_error_and_not_the_matrix_of_all_scores(device, flexible, monkeypatch):  # noqa: F811
+def test_too_many_variants_are_an_error_and_not_the_matrix_of_all_scores(device, flexible):  # noqa: F811
     fields = tokens(device)
     assert (
         torch._dynamo.config.recompile_limit >= attention.VARIANTS <= torch._dynamo.config.accumulated_recompile_limit
