@@ -2,8 +2,8 @@
 
 Reads a resolved run, its sampling plan, the shards and the vocabulary. Writes the final weights, a JSON-lines log and
 the cost. Checkpoints lie in --state under a key of run, data and seed, so a changed run never continues an old one.
-SIGTERM, SIGUSR1 and the end of --budget save a checkpoint and end with status 75. Works under torchrun; the result does
-not depend on the number of processes, nor on batch.device_rows.
+SIGTERM, SIGUSR1 and the end of --budget save a checkpoint and end with status 75. Works under torchrun; with another
+number of processes, or another batch.device_rows, the result differs by rounding alone.
 """
 
 import argparse

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 # FlexAttention has another kernel for fewer than 128 queries, for decoding: of training there is to be one alone.
 KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
-VARIANTS = (
-    256  # compilations of FlexAttention alone: rules, biases, types, first shape and any shape, with gradient or not
-)
+# Compilations of FlexAttention alone: rules, biases, types, first shape and any shape, with gradient or not.
+VARIANTS = 256
 
 
 @dataclass
