@@ -88,14 +88,11 @@ def test_other_masks_of_the_same_rule_are_no_new_compilation(device, flexible): 
 
 
 def test_too_many_variants_are_an_error_and_not_the_matrix_of_all_scores(device, flexible):  # noqa: F811
-    fields = tokens(device)
-    assert (
-        torch._dynamo.config.recompile_limit >= attention.VARIANTS <= torch._dynamo.config.accumulated_recompile_limit
-    )
+    fields, config = tokens(device), torch._dynamo.config
+    assert config.recompile_limit >= attention.VARIANTS <= config.accumulated_recompile_limit
     torch._dynamo.reset()
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
     result(device, torch.float32, block_mask(fields, full), False, fields)
-    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+    with config.patch(recompile_limit=1), pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
         result(device, torch.float32, block_mask(fields, own_side), False, fields)
 
 
