@@ -1,5 +1,6 @@
 """Whatever a user can get wrong in config/ is one line that names file and key and says what is allowed."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -419,7 +420,7 @@ def test_every_row_without_a_run_says_why(repository):
                 assert ("run" in row) != ("without_run" in row), f"{item}: {row['label']}"
 
 
-def test_reference_scores_are_read_where_no_rule_writes(repository):
+def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     computed = plan.load_config(repository, {"scale": "mini"})
     assert not computed.from_reference and "xlm-r-large" not in computed.selected
     assert plan.score_path(computed, "xlm", "xnli", "s", 1) == "results/mini/scores/xlm/xnli/s/seed-1.json"
@@ -427,7 +428,14 @@ def test_reference_scores_are_read_where_no_rule_writes(repository):
     assert kept.from_reference and kept.selected == frozenset(kept.runs) - kept.not_here and kept.listed == []
     assert plan.score_path(kept, "xlm", "xnli", "s", 1) == "reference/scores/mini/xlm/xnli/s/seed-1.json"
     paths = plan.all_score_paths(kept)
-    assert paths and all((repository / path).exists() for path in paths)  # the others are empty cells, not jobs
-    assert len(paths) < len(plan.all_score_paths(plan.load_config(repository, {"scale": "mini", "runs": "all"})))
+    assert paths and all((repository / path).exists() for path in paths)
+    every = plan.all_score_paths(plan.load_config(repository, {"scale": "mini", "runs": "all"}))
+    assert {path.replace("reference/scores/mini", "results/mini/scores") for path in paths} <= set(every)
+    few = [path for path in paths if "/xlm/" in path]
+    for path in few:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).symlink_to(repository / path)
+    assert 0 < len(few) < len(paths)  # what is not kept is an empty cell, not a job
+    assert plan.all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
     text = message(repository, scores_from="refrence")
     assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")
