@@ -433,7 +433,7 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     assert {path.replace("reference/scores/mini", "results/mini/scores") for path in paths} <= set(every)
     few = [path for path in paths if "/xlm/" in path]
     (tmp_path / "config").symlink_to(repository / "config")
-    for path in few:
+    for path in ["reference/recipes/mini.json", *few]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).symlink_to(repository / path)
     assert 0 < len(few) < len(paths)  # what is not kept is an empty cell, not a job
