@@ -10,6 +10,7 @@ at every size. Where the machine does other work too, the seconds are upper boun
 """
 
 import argparse
+import datetime
 import json
 import lzma
 import os
@@ -27,6 +28,7 @@ SCRIPTS = REPOSITORY / "workflow" / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import numpy as np  # noqa: E402
+from machine import processor  # noqa: E402
 
 from corpusio import read_lines  # noqa: E402
 from errors import UserError, run_main  # noqa: E402
@@ -287,7 +289,14 @@ def main() -> int:
             rates = {name: stage["mb_per_cpu_second"] for name, stage in results[-1]["stages"].items()}
             if args.out:  # after each, because the next one takes longer
                 args.out.parent.mkdir(parents=True, exist_ok=True)
-                result = {"goal_mb": GOAL_MB, "language": args.language, "sizes": results}
+                result = {
+                    "command": " ".join(["python", "benchmarks/big_corpus.py", *sys.argv[1:]]),
+                    "date": datetime.date.today().isoformat(),
+                    "processor": processor(),
+                    "goal_mb": GOAL_MB,
+                    "language": args.language,
+                    "sizes": results,
+                }
                 args.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             print(f"{gigabytes:g} GB: peak MB {peaks}; MB per second of a core {rates}", flush=True)
     return 0 if all(stage["peak_mb"] <= GOAL_MB for one in results for stage in one["stages"].values()) else 1

@@ -50,7 +50,8 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # 
 
 import torch  # noqa: E402
 from loader_throughput import make_sources  # noqa: E402
-from train_step import processor, their_step  # noqa: E402
+from machine import processor  # noqa: E402
+from train_step import their_step  # noqa: E402
 
 import pretrain  # noqa: E402
 from atomic import atomic_path  # noqa: E402

@@ -18,7 +18,6 @@ import datetime
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import statistics
 import sys
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from machine import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
@@ -251,14 +251,6 @@ def ratio(ours: dict, other: dict) -> float:
         for one in (ours, other)
     ]
     return round(statistics.median(a / b for a, b in zip(*speeds, strict=True)), 3)
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def main() -> int:

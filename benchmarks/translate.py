@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 import torch.nn.functional as F
+from machine import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
@@ -157,13 +158,6 @@ def told(seconds: list[float], outputs: list[list[int]]) -> dict[str, list[float
         "sentences_per_second": round(len(outputs) / statistics.median(seconds)),
         "pieces_of_a_translation": round(statistics.mean(map(len, outputs)), 1),
     }
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":
