@@ -490,23 +490,27 @@ def generator(seed: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def groups_of(train: TrainingRows, batch_rows: int) -> tuple[list[list[int]], int]:
-    """The rows that stay together, and how many groups make a batch: so many that a batch never has more rows."""
-    groups = [[row] for row in range(len(train.rows))] if train.groups is None else train.groups
-    return groups, batch_rows // max(map(len, groups))
-
-
 def batches_of_epoch(train: TrainingRows, batch_rows: int) -> int:
-    groups, in_batch = groups_of(train, batch_rows)
-    return math.ceil(len(groups) / in_batch)
+    if train.groups is None:
+        return math.ceil(len(train.rows) / batch_rows)
+    return math.ceil(len(train.groups) / groups_in_batch(train.groups, batch_rows))
+
+
+def groups_in_batch(groups: list[list[int]], batch_rows: int) -> int:
+    """So many that a batch never has more rows."""
+    return batch_rows // max(map(len, groups))
 
 
 def endless_batches(train: TrainingRows, batch_rows: int, order: torch.Generator) -> Iterator[list[int]]:
-    groups, in_batch = groups_of(train, batch_rows)
-    lengths = [max(len(train.rows[row]) for row in group) for group in groups]
+    if train.groups is None:  # millions of rows: no list for each
+        lengths = [len(row) for row in train.rows]
+        while True:
+            yield from shuffled_batches(lengths, batch_rows, order)
+    lengths = [max(len(train.rows[row]) for row in group) for group in train.groups]
+    in_batch = groups_in_batch(train.groups, batch_rows)
     while True:
         for batch in shuffled_batches(lengths, in_batch, order):
-            yield [row for group in batch for row in groups[group]]
+            yield [row for group in batch for row in train.groups[group]]
 
 
 def linear(step: int, warmup: int, steps: int) -> float:
