@@ -397,6 +397,44 @@ def test_grid_keeps_the_best_point(tiny, tmp_path):
     assert report["selection"]["score"] == max(scores) > min(scores)
 
 
+RESTARTED = {"peak_lr": 3e-3, "epochs": 2, "evaluations": 2, "dropout": 0.1, "warmup_fraction": 0.1}
+
+
+def test_a_fine_tuning_that_fails_on_english_dev_starts_again(tiny, tmp_path):
+    """With a bar that no try reaches all are made, each with other draws, and the best is kept, whole; with one that
+    the second try reaches, that is the last and its weights count. Without the rule nothing says `tries`."""
+
+    def tuned_with(name: str, **more) -> tuple[dict, dict]:
+        recipe = write_recipe(tmp_path / f"{name}.yaml", "xnli", "cross-lingual-transfer", RESTARTED | more)
+        out = run_finetune(tiny, tmp_path / f"{name}/m.safetensors", recipe=recipe)
+        return contents(out)[0], json.loads(out.with_suffix(".json").read_text())["selection"]
+
+    weights, plain = tuned_with("plain")
+    assert not {"tries", "restarts", "below"} & set(plain)
+    same, easy = tuned_with("easy", restart={"below": 1.0, "most": 2})
+    assert same == weights and (easy["tries"], easy["restarts"]) == ([plain["dev"]["en"]], 0)
+    _, hard = tuned_with("hard", restart={"below": 99.9, "most": 3})
+    assert len(hard["tries"]) == 4 and hard["restarts"] == 3 and len(set(hard["tries"])) > 1
+    assert hard["tries"][0] == plain["dev"]["en"] and hard["dev"]["en"] == max(hard["tries"])
+    reached = next(i for i, score in enumerate(hard["tries"]) if score > hard["tries"][0])
+    _, second = tuned_with("second", restart={"below": hard["tries"][reached], "most": 3})
+    assert second["tries"] == hard["tries"][: reached + 1] and second["dev"]["en"] == second["tries"][-1]
+
+
+def test_a_restarted_fine_tuning_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
+    hyper = RESTARTED | {"restart": {"below": 99.9, "most": 2}, "grid": {"peak_lr": [3e-3, 1e-9]}}
+    recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)
+    whole = run_finetune(tiny, tmp_path / "whole/m.safetensors", recipe=recipe)
+    out = tmp_path / "killed/m.safetensors"
+    for states in range(1, 7):  # one of each trial, two trials of each try
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            killed_after(states, patch)
+            run_finetune(tiny, out, recipe=recipe)
+    run_finetune(tiny, out, recipe=recipe)
+    assert out.read_bytes() == whole.read_bytes()
+    assert out.with_suffix(".json").read_bytes() == whole.with_suffix(".json").read_bytes()
+
+
 class Killed(Exception):
     pass
 
@@ -495,6 +533,8 @@ def test_wrong_inputs_are_refused(tiny, tuned, tmp_path):
         ({"warmup_steps": 3}, r"recipe\.warmup_steps: and warmup_fraction are both set"),
         ({"grid": {"seed": [1]}}, r"recipe\.grid\.seed: a non-empty list"),
         ({"evaluations": 0}, r"recipe\.evaluations: at least 1"),
+        ({"restart": {"below": 60}}, r"recipe\.restart: say \{below: a score of dev"),
+        ({"restart": {"below": 0, "most": 2}}, r"recipe\.restart: say \{below: a score of dev"),
     ],
 )
 def test_wrong_recipes_are_refused(tmp_path, change, message):

@@ -355,26 +355,47 @@ def search(
     bookmark: Bookmark | None = None,
     pooler: dict[str, Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
-    """Fine-tune once per point of the grid (mostly one) from the same encoder; the (first) best on dev wins."""
+    """Fine-tune once per point of the grid (mostly one) from the same encoder; the (first) best on dev wins. While
+    that is below the recipe's bar (`restart`), once more with other draws, so often as it says; a failure that stays
+    one is the best of its tries."""
     start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     left = bookmark.read() if bookmark else {}
     best, trials = left.get("best"), left.get("trials", [])
+    tries, kept = left.get("tries", []), left.get("kept")
 
     def keep(current: dict) -> None:
         if bookmark:
-            bookmark.write({"best": best, "trials": trials, "current": current})
+            bookmark.write({"best": best, "trials": trials, "tries": tries, "kept": kept, "current": current})
 
-    for point in recipe.recipe.points()[len(trials) :]:
-        encoder.load_state_dict(start)
-        hyper = replace(recipe.recipe, **point)
-        state, trial = finetune(
-            encoder, train, dev, recipe, hyper, seed, device, left.pop("current", None), keep, pooler
-        )
-        trials.append({"point": point, **trial})
-        if best is None or trial["selection"]["score"] > best[1]["selection"]["score"]:
-            best = state, trial
-    state, trial = best
-    return state, {"selection": trial["selection"], "trials": trials}
+    points, restart = recipe.recipe.points(), recipe.recipe.restart or {"below": 0, "most": 0}
+    while True:
+        for point in points[len(trials) - len(tries) * len(points) :]:
+            encoder.load_state_dict(start)
+            hyper = replace(recipe.recipe, **point)
+            state, trial = finetune(
+                encoder, train, dev, recipe, hyper, seed, device, left.pop("current", None), keep, pooler, len(tries)
+            )
+            trials.append({"point": point, **trial})
+            if best is None or trial["selection"]["score"] > best[1]["selection"]["score"]:
+                best = state, trial
+        reached = english_dev(best[1]["selection"])
+        if not tries or reached > max(tries):
+            kept = best
+        tries.append(reached)
+        if reached >= restart["below"] or len(tries) > restart["most"]:
+            break
+        print(f"try {len(tries)}: dev {reached:.2f} is below {restart['below']}; starting again", flush=True)
+        best = None
+    state, trial = kept
+    selection = dict(trial["selection"])
+    if recipe.recipe.restart:
+        selection |= {"restarts": len(tries) - 1, "tries": tries, "below": restart["below"]}
+    return state, {"selection": selection, "trials": trials}
+
+
+def english_dev(selection: dict) -> float:
+    """What a fine-tuning fails on: English dev, or where no English is read (translate-train) the mean of what is."""
+    return selection["dev"].get("en", selection["score"])
 
 
 def finetune(
@@ -388,12 +409,14 @@ def finetune(
     left: dict | None = None,
     keep: Callable[[dict], None] | None = None,
     pooler: dict[str, Tensor] | None = None,
+    restarts: int = 0,
 ) -> tuple[dict[str, Tensor], dict]:
     """Weights of encoder and head that are best on dev, and the dev history."""
-    order = generator(seed, "order")
+    again = f", restart {restarts}" if restarts else ""
+    order = generator(seed, f"order{again}")
     # Dropout and the head's first weights can only draw from torch's global generator: lend it a seed, then restore it.
     with torch.random.fork_rng():
-        torch.manual_seed(generator(seed, "dropout and head").initial_seed())
+        torch.manual_seed(generator(seed, f"dropout and head{again}").initial_seed())
         head = HEADS[recipe.kind](encoder.config.width, recipe.classes(), hyper.dropout, encoder.config.init_std)
         if pooler:
             head.dense.load_state_dict(pooler)

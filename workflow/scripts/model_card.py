@@ -271,7 +271,10 @@ def selected(selection: dict | None) -> str | None:
         return None
     languages = ", ".join(sorted(selection["dev"]))
     best = f"{selection['metric']} {selection['score']:.1f} on dev of {languages}"
-    return f"step {selection['step']} of {selection['of']}: {best}"
+    again = (
+        f", after {restarts} restart{'s' if restarts > 1 else ''}" if (restarts := selection.get("restarts")) else ""
+    )
+    return f"step {selection['step']} of {selection['of']}: {best}{again}"
 
 
 def data_section(corpora: list[Corpus], made_up: bool, exported: Exported) -> list[str]:

@@ -37,6 +37,7 @@ class Hyperparameters:
     device_rows: int | None = None  # rows on the device at once; the rest of a batch is accumulated
     evaluations: int = 1  # dev scores during training, equally spaced, the last at the end
     selection: str | None = None
+    restart: dict | None = None  # {below: English dev, most: times}: what fails there starts again with other draws
     code_switch: bool = False  # PPA: each translated pair with one side in English, twice
     dev_limit: int | None = None  # rows of each dev set that are scored during training
     similarity_scale: float | None = None  # of cosines, in fine-tuning for retrieval
@@ -172,10 +173,18 @@ def _check(recipe: Recipe, path: str) -> None:
         require(hyper.batch > 1, "recipe.batch", "at least 2: the negatives of a pair are the others of its batch")
         require(hyper.device_rows is None, "recipe.device_rows", "is not for retrieval, which compares a whole batch")
         require(not hyper.grid, "recipe.grid", "is not for retrieval, which trains once")
+        require(not hyper.restart, "recipe.restart", "is not for retrieval, which trains once")
         require(hyper.selection == "mean_dev", "recipe.selection", "use mean_dev: every language has held-out pairs")
     require(hyper.evaluations >= 1, "recipe.evaluations", "at least 1, or nothing can be selected")
     require(hyper.selection in SELECTIONS, "recipe.selection", f"use one of {', '.join(SELECTIONS)}")
     require(hyper.precision in ("fp32", "bf16"), "recipe.precision", "use fp32 or bf16")
+    if hyper.restart is not None:
+        ok = (
+            sorted(hyper.restart) == ["below", "most"]
+            and 0 < hyper.restart["below"] < 100
+            and hyper.restart["most"] > 0
+        )
+        require(ok, "recipe.restart", "say {below: a score of dev between 0 and 100, most: how often to start again}")
     if hyper.code_switch:
         pairs = recipe.kind in ("classification", "question-answering")
         require(pairs, "recipe.code_switch", "is for pairs of sentences, and of question and context")
