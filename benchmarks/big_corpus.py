@@ -30,8 +30,8 @@ sys.path.insert(0, str(SCRIPTS))
 import numpy as np  # noqa: E402
 from machine import processor  # noqa: E402
 
-from corpusio import read_lines  # noqa: E402
-from errors import UserError, run_main  # noqa: E402
+from common.errors import UserError, run_main  # noqa: E402
+from corpus.corpusio import read_lines  # noqa: E402
 
 GOAL_MB = 1024
 POINTS = 40  # of a curve

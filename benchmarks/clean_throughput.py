@@ -19,12 +19,12 @@ import numpy as np
 from big_corpus import PIECES, REPOSITORY, documents, pools_of, train_language_id, write_text
 
 from clean_mono import Rules, clean_shard, load_eval_index, open_language_id, script_of
-from corpusio import load_thresholds, read_lines
-from errors import run_main
+from common.errors import run_main
+from corpus.corpusio import load_thresholds, read_lines
+from corpus.textfilters import CharacterClasses, EvalIndex
 from find_duplicates import find_duplicates
 from index_eval_sets import build_index
 from split_corpus import split_mono
-from textfilters import CharacterClasses, EvalIndex
 from train_vocabulary import train
 
 GOAL = 5.0

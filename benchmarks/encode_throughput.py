@@ -16,12 +16,12 @@ from statistics import median
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
-from corpusio import read_lines, zst_writer  # noqa: E402
+from common.errors import UserError, run_main  # noqa: E402
+from corpus.corpusio import read_lines, zst_writer  # noqa: E402
+from corpus.textfilters import normalise  # noqa: E402
 from encode_corpus import encoded_batches  # noqa: E402
 from engine.shards import sha256_of, write_shard  # noqa: E402
 from engine.tokenizer import load_tokenizer  # noqa: E402
-from errors import UserError, run_main  # noqa: E402
-from textfilters import normalise  # noqa: E402
 from train_vocabulary import train  # noqa: E402
 
 LINES = 100_000

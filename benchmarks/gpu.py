@@ -54,7 +54,8 @@ from machine import processor  # noqa: E402
 from train_step import their_step  # noqa: E402
 
 import pretrain  # noqa: E402
-from atomic import atomic_path  # noqa: E402
+from common.atomic import atomic_path  # noqa: E402
+from common.errors import run_main  # noqa: E402
 from engine import cost  # noqa: E402
 from engine.ahead import ahead  # noqa: E402
 from engine.attention import choose_kernels  # noqa: E402
@@ -65,7 +66,6 @@ from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.model import ModelConfig, RelativeBias  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
-from errors import run_main  # noqa: E402
 
 ALL_MASKED = MaskSpec(0.15, 1.0, 0.0, 0.0)
 BASELINE = "MMLM"

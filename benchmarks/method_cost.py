@@ -29,12 +29,12 @@ from loader_throughput import make_sources  # noqa: E402
 
 import plan  # noqa: E402
 import pretrain  # noqa: E402
+from common.typed import build  # noqa: E402
 from engine import cost  # noqa: E402
 from engine.config import RunConfig  # noqa: E402
 from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
-from typed import build  # noqa: E402
 
 BASELINE = "xlm"
 METHODS = ("xlm-r", BASELINE, "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")

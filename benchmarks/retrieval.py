@@ -26,8 +26,8 @@ from machine import processor
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
+from common.errors import run_main  # noqa: E402
 from engine import retrieval  # noqa: E402
-from errors import run_main  # noqa: E402
 
 try:
     import faiss

@@ -38,6 +38,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
 import pretrain  # noqa: E402
+from common.errors import UserError, run_main  # noqa: E402
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
 from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
@@ -45,7 +46,6 @@ from engine.model import ModelConfig  # noqa: E402
 from engine.objectives.base import Batch  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
-from errors import UserError, run_main  # noqa: E402
 
 OURS, USUAL, TRICK = "ours", "transformers", "transformers, selected tokens alone"
 USUAL_GOAL, FILLED_GOAL, PACKED_GOAL = 2.3, 0.97, 0.9

@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from tables import Context, column_setting
+from report.tables import Context, column_setting
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")
 TASKS = {

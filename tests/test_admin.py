@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.admin import set_residuals
 from engine.assembly import Seq2Seq
 from engine.checkpoint import describe_model, load_encoder, save_weights
@@ -17,7 +18,6 @@ from engine.model import Encoder, ModelConfig
 from engine.optim import learning_rate, parameter_groups
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 from small_engine import model_of, run_of
 
 CONFIG = ModelConfig(3, 16, 2, 32, 30, 40, dropout=0.0, attention_dropout=0.0, init_std=0.3, admin=True)

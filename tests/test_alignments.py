@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from archives import write_tar
+from common.errors import UserError
 from engine.alignments import (
     Alignment,
     counts,
@@ -12,7 +13,6 @@ from engine.alignments import (
     recall,
 )
 from engine.transport import transport, transport_links, word_links
-from errors import UserError
 from tasks import word_alignment
 
 ARCHIVE = "raw.githubusercontent.com/CZWin32768/XLM-Align/main/word_aligner/alignment-test-sets.tar.gz"

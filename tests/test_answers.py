@@ -5,9 +5,9 @@ import string
 
 import pytest
 
+from common.errors import UserError
 from engine import answers
 from engine.answers import Question, mlqa_tokens, squad_tokens, token_f1
-from errors import UserError
 from tasks import mlqa, squad, tydiqa, xquad
 
 GITHUB = "raw.githubusercontent.com"

@@ -16,11 +16,22 @@ import pytest
 import yaml
 
 import audit
-import audit_pages
-from audit_numbers import Line, Number, exactly, keep_dropped_zeros, mean, parse, read_lines, rows_of, shown, total
-from errors import UserError
+from common.errors import UserError
 from make_document import PREAMBLE
-from tables import paper_names
+from report import audit_pages
+from report.audit_numbers import (
+    Line,
+    Number,
+    exactly,
+    keep_dropped_zeros,
+    mean,
+    parse,
+    read_lines,
+    rows_of,
+    shown,
+    total,
+)
+from report.tables import paper_names
 
 KEYS = ("paper", "item", "row", "column", "printed", "recomputed", "kind", "explanation")
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.beam import NEVER_SAID, Hypothesis, beam_search, best_of, next_scores, start_past, translate_rows
 from engine.model import ModelConfig, RelativeBias
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS
-from errors import UserError
 
 
 def seq2seq(vocabulary: int, seed: int = 0, std: float = 0.5, **changes) -> Seq2Seq:

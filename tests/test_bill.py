@@ -18,16 +18,16 @@ import yaml
 
 import allocation
 import bill
-import billing
 import finetune
-import jobs
 import plan
 import pretrain
+from billing import jobs
+from billing import pricing as billing
+from common.errors import UserError
 from engine import checkpoint, cost
 from engine.config import content_hash, load_run
 from engine.model import Block, CrossAttention, ModelConfig
 from engine.shards import read_manifest
-from errors import UserError
 from small_corpus import VOCABULARY
 from test_every_mix import MIXES, write
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)

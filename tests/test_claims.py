@@ -14,11 +14,11 @@ import yaml
 import claims
 import evaluate_claims as ledger
 import plan
-from bootstrap import MOST_SEEDS, Term, central_share, estimate, quantile_of_t, seeds_to_decide
-from errors import UserError
+from common.errors import UserError
 from made_up import entry, write_score
-from scores import packed_items
-from tables import PUBLISHED_ERROR, XTREME, read_rows
+from report.bootstrap import MOST_SEEDS, Term, central_share, estimate, quantile_of_t, seeds_to_decide
+from report.scores import packed_items
+from report.tables import PUBLISHED_ERROR, XTREME, read_rows
 
 # --- the interval -----------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import zstandard
 
-import textfilters as tf
 from clean_mono import Duplicates
-from corpusio import (
+from common.errors import UserError
+from corpus import textfilters as tf
+from corpus.corpusio import (
     DecontaminationThresholds,
     DuplicateThresholds,
     PairModelThresholds,
@@ -28,7 +29,6 @@ from corpusio import (
     read_lines,
     zst_writer,
 )
-from errors import UserError
 from find_duplicates import (
     DUPLICATE,
     EXACT,
@@ -153,7 +153,7 @@ def test_lines_without_words(lines: list[str]) -> None:
 def test_only_a_line_feed_ends_a_line_wherever_blocks_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("corpusio._BLOCK", block)
+    monkeypatch.setattr("corpus.corpusio._BLOCK", block)
     (tmp_path / "x.txt").write_bytes("a\r\n\nü\u2028b\r\n\x0cc\xff".encode("utf-8")[:-2] + b"\xff\n\nlast\r")
     assert list(read_lines(tmp_path / "x.txt")) == ["a", "", "ü\u2028b", "\x0cc\ufffd", "", "last"]
 
@@ -163,7 +163,7 @@ def test_a_line_without_end_is_cut_and_the_next_one_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr("split_corpus.LONGEST_LINE", 10)
-    monkeypatch.setattr("corpusio._BLOCK", block)
+    monkeypatch.setattr("corpus.corpusio._BLOCK", block)
     lines = ["short", "x" * 9, "x" * 10, "y" * 11, "", "z" * 50, "end", "w" * 25]
     (tmp_path / "x.txt").write_text("\n".join(lines))
     read = list(read_lines(tmp_path / "x.txt", 10))

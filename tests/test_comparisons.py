@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 import compare_specs
-import comparisons
 import compile_document
 import count_corpus
 import make_comparison
 import make_document
 import plan
-from comparisons import OURS, PRINTED, SCALE, is_printed, written
-from corpusio import zst_writer
-from errors import UserError
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from made_up import entry, write_score
-from tables import Context, build, load_context, load_spec
+from report import comparisons
+from report.comparisons import OURS, PRINTED, SCALE, is_printed, written
+from report.tables import Context, build, load_context, load_spec
 from test_cost import loaded, paper, seen_by, total  # noqa: F401  (fixtures)
 
 ITEMS = {
@@ -645,7 +645,7 @@ def test_a_footnote_has_its_letter_in_every_format(bare):
 def test_what_is_missing_is_found_without_a_model(bare):
     """The document lists it where there is no torch."""
     code = (
-        "import sys, pathlib, comparisons, tables\n"
+        "import sys, pathlib; from report import comparisons, tables\n"
         f"root = pathlib.Path({str(bare)!r})\n"
         "context, specs, _ = tables.load_context(root / 'config/config.yaml', 'mini', root / 'scores')\n"
         "for spec in specs.values():\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import plan
-from errors import UserError
+from common.errors import UserError
 
 SCALES = ("smoke", "mini", "small", "paper")
 

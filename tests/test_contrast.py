@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.errors import UserError
 from engine.config import ObjectiveConfig
 from engine.dist import Ranks
 from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, contrast, ppa, xlco
 from engine.objectives.base import Batch, joined
 from engine.tokenizer import BOS, EOS
-from errors import UserError
 from pretrain import PretrainingModel, backward, micro_batches, new_optimizer
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401

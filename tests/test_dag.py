@@ -279,7 +279,7 @@ def test_a_comment_in_the_thresholds_plans_nothing(tree):
 
 
 def test_an_edited_module_of_the_cleaner_plans_cleaning(tree):
-    path = tree / "workflow/scripts/textfilters.py"
+    path = tree / "workflow/scripts/corpus/textfilters.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
     assert {"clean_mono", "clean_bitext"} <= planned(tree).keys()
 

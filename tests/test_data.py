@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.errors import UserError
 from engine.config import ObjectiveConfig
 from engine.corruption import MaskSpec, corrupt, select
 from engine.data import FORMS, SHORTEST, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
@@ -12,7 +13,6 @@ from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
-from errors import UserError
 from pretrain import build_mixture
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
 from small_engine import run_of

@@ -14,8 +14,8 @@ import made_up
 import make_document
 import make_table
 import plot_figure
-from errors import UserError
-from tables import Context, build, column_setting, load_context, load_spec
+from common.errors import UserError
+from report.tables import Context, build, column_setting, load_context, load_spec
 
 TABLES = ("parallax/summary", "ernie-m/table-01", "ernie-m/table-08", "ppa/table-02", "veco/table-10")
 FIGURE = "xlm-e/figure-03"

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import download as d
+from common.errors import UserError
 from datasets import Dataset
-from errors import UserError
 
 SCRIPT = Path(d.__file__)
 BODY = bytes(range(256)) * 1200  # 307,200 bytes

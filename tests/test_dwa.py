@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.errors import UserError
 from engine.config import ObjectiveConfig
 from engine.corruption import MaskSpec
 from engine.dist import Ranks
 from engine.objectives import dwa
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, UNK
-from errors import UserError
 from pretrain import PretrainingModel, backward, micro_batches
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401

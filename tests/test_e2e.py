@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scores import items_of
+from report.scores import items_of
 from tasks import TASKS
 from test_dag import copy_tree, edit, planned, snakemake
 

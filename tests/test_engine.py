@@ -3,6 +3,7 @@ import torch
 import yaml
 
 import plan
+from common.errors import UserError
 from engine import attention_rules
 from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
@@ -12,7 +13,6 @@ from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
-from errors import UserError
 from pretrain import fill_in
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from archives import write_tar
+from common.errors import UserError
 from engine.metrics import flatten, shuffled_tags, span_f1, spans
-from errors import UserError
 from tasks import conll, panx
 from tasks.entities import decode_latin, to_iob2
 from tasks.files import read_lines

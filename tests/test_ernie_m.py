@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.errors import UserError
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
 from engine.config import ObjectiveConfig
 from engine.corruption import MaskSpec
@@ -18,7 +19,6 @@ from engine.objectives import camlm as camlm_objective
 from engine.objectives.base import Batch
 from engine.objectives.sampling import evaluating, sample
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
-from errors import UserError
 from pretrain import PretrainingModel, backward, micro_batches
 from small_corpus import LANGUAGES, VOCABULARY, write_sentences
 from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401

@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load_file
 
 import pretrain
+from common.errors import UserError
 from engine.config import FirstPhase, InitConfig, OptimizerConfig, ScheduleConfig
 from engine.objectives import OBJECTIVES
-from errors import UserError
 from small_corpus import write_run
 from small_engine import run_of
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)

@@ -18,12 +18,12 @@ import plan
 import predict
 import score
 from build_world import build_world
-from corpusio import zst_writer
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
-from errors import UserError
-from scores import selection_of
+from report.scores import selection_of
 from tasks import task_module
 from test_world import SETTINGS
 

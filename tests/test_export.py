@@ -25,8 +25,9 @@ from torch.nn import functional as F
 
 import export_model
 import import_checkpoint
-import model_card
 import plan
+from common.errors import UserError
+from common.typed import build
 from engine import formats
 from engine.assembly import Seq2Seq
 from engine.beam import translate_rows
@@ -40,9 +41,8 @@ from engine.objectives.rtd import DiscriminatorHead
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows, sentence_rows
 from engine.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
-from errors import UserError
 from pretrain import PretrainingModel
-from typed import build
+from report import model_card
 
 pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 

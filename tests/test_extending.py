@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import comparisons
 import plan
-from errors import UserError
+from common.errors import UserError
+from report import comparisons
 from test_dag import copy_tree, edit, snakemake
 
 pytestmark = pytest.mark.dag

@@ -13,13 +13,13 @@ import plan
 import score
 from archives import write_tar
 from build_world import build_world
-from corpusio import zst_writer
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from engine import ibm2
 from engine.alignments import diagonal, error_rate
-from errors import UserError
-from scores import read_score_file
+from report.scores import read_score_file
+from report.tables import build, load_context
 from split_corpus import open_sides, pair_suffixes
-from tables import build, load_context
 from tasks import word_alignment
 from test_dag import copy_tree, planned, snakemake
 

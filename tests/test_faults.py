@@ -26,16 +26,15 @@ from safetensors.torch import load_file
 
 import pretrain
 import score
-import scores
 import summarise_training
-import trainings
-from atomic import SUMS, atomic_folder, atomic_path, check_folder, write_json, write_sealed, write_text
-from corpusio import read_lines, zst_writer
+from common.atomic import SUMS, atomic_folder, atomic_path, check_folder, write_json, write_sealed, write_text
+from common.errors import UserError
+from corpus.corpusio import read_lines, zst_writer
 from datasets import Dataset, load_datasets
 from download import Mirror, download
 from engine.checkpoint import load_state, load_weights, save_state, save_weights, sole_use
 from engine.shards import array_path, sha256_of, verify_shards
-from errors import UserError
+from report import scores, trainings
 from small_corpus import write_run, write_sentences
 from test_dag import copy_tree, edit
 from test_pretrain import command, corpus, losses, train, trained  # noqa: F401
@@ -217,7 +216,7 @@ def test_no_permission():
     """As a user who may read and not write there."""
     code = (
         f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\n"
-        "from atomic import write_text\nfrom errors import run_main\n"
+        "from common.atomic import write_text\nfrom errors import run_main\n"
         "os.geteuid() == 0 and os.setuid(65534)\n"
         "run_main(lambda: write_text(sys.argv[1], 'new'))"
     )

@@ -18,16 +18,13 @@ from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
 import draw_diagram
-import figure_curves
-import figure_masks
-import figure_style
 import made_up
-import objective_trace
 import plan
 import plot_figure
 import plot_training
-from errors import UserError
-from tables import Context, load_spec
+from common.errors import UserError
+from report import figure_curves, figure_masks, figure_style, objective_trace
+from report.tables import Context, load_spec
 
 
 @pytest.fixture
@@ -887,9 +884,9 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
     """Against a network that is made with numbers."""
     import torch
 
+    from common.typed import build
     from engine.config import RunConfig
     from pretrain import PretrainingModel
-    from typed import build
 
     resolved = plan.resolve_run(mini.config, "xlm-e-base")
     run = build(RunConfig, resolved | {"model": resolved["model"] | {"vocabulary": 99}}, "")
@@ -903,9 +900,9 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
 
 
 def test_every_objective_of_every_run_can_be_drawn(repository, mini):
+    from common.typed import build
     from engine.config import RunConfig
     from engine.options import DESCRIPTIONS
-    from typed import build
 
     lines = {"en": ["the old cat sleeps", "a dog eats", "no bird sings", "we go home"]}
     lines["de"] = ["die alte Katze schläft", "ein Hund frisst", "kein Vogel singt", "wir gehen heim"]

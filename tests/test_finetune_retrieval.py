@@ -17,11 +17,11 @@ import yaml
 from torch import nn
 
 import finetune_retrieval as retrieval
-from corpusio import zst_writer
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
-from errors import UserError
 from finetune import make_optimizer
 from tasks.recipe import load_recipe
 from test_finetune import Killed, killed_after

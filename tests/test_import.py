@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import import_checkpoint
+from common.errors import UserError
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import InitConfig
 from engine.formats import FORMATS, HEAD_KINDS, from_foreign, to_foreign, without_token_types
@@ -31,7 +32,6 @@ from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, Relative
 from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
-from errors import UserError
 from import_checkpoint import find_weights, read_config, read_tensors
 from plan import run_hash
 from pretrain import fitted, load_initial_weights

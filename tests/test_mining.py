@@ -4,8 +4,8 @@ import random
 import pytest
 
 from archives import write_tar
+from common.errors import UserError
 from engine.mining import best_threshold, greedy, pair_f1
-from errors import UserError
 from tasks import bucc
 
 MOCK = "raw.githubusercontent.com/google-research/xtreme/master/mock_test_data"

@@ -1,8 +1,8 @@
 import pytest
 
 from archives import write_tar
+from common.errors import UserError
 from engine.metrics import accuracy
-from errors import UserError
 from tasks import pawsx
 
 MOCK = "raw.githubusercontent.com/google-research/xtreme/master/mock_test_data"

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import plan
-from errors import UserError
-from tables import load_context, why_missing
+from common.errors import UserError
+from report.tables import load_context, why_missing
 
 
 @pytest.fixture(scope="module")

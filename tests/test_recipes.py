@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import plan
-from errors import UserError
+from common.errors import UserError
 from tasks import TASKS, tydiqa, word_alignment
 from tasks.recipe import FINETUNED_KINDS, load_recipe
 

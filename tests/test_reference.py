@@ -12,12 +12,12 @@ import keep_reference
 import make_table
 import plan
 import resolve_recipe
-from errors import UserError
+from common.errors import UserError
 from made_up import entry
-from scores import group_paths, read_content, scores_of
-from tables import build, load_context
+from report.scores import group_paths, read_content, scores_of
+from report.tables import build, load_context
+from report.trainings import read_training
 from test_dag import copy_tree, edit, planned, snakemake
-from trainings import read_training
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 KEPT = sorted(path.name for path in (REPOSITORY / "reference/scores").glob("*"))

@@ -12,13 +12,13 @@ import yaml
 
 import plan
 import resolve_run
+from common.errors import UserError
 from engine.checkpoint import load_encoder, load_weights
 from engine.config import InitConfig, RunConfig, load_run
 from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
-from errors import UserError
 from pretrain import PretrainingModel, load_initial_weights, pretrain, read_plan
 from small_corpus import VOCABULARY, write_corpus
 from test_every_mix import arguments

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import pretrain
+from common.errors import UserError
 from engine.data import FORMS, ItemOptions, Stream
 from engine.shards import write_shard
-from errors import UserError
 from plan_sampling import Source, plan, read_plan, sources_of_counts, sources_of_run, write_plan
 from train_vocabulary import draws, quotas
 

@@ -10,10 +10,10 @@ import yaml
 
 import plan
 import score
+from common.errors import UserError
 from engine import bleu
-from errors import UserError
+from report.scores import items_of, load_results, packed_items
 from resolved import files_of
-from scores import items_of, load_results, packed_items
 from tasks import tatoeba, ud_pos, wmt14_en_de, xnli
 from tasks.recipe import load_recipe, raw_paths
 from test_tasks import ud_tgz, word, xnli_row, xnli_zip

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import collect_scores
-from errors import UserError
-from scores import (
+from common.errors import UserError
+from report.scores import (
     EN_DEV,
     MEAN_DEV,
     Summary,

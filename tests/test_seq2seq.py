@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import create_mask
 
+from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.attention_rules import full, own_side_so_far
 from engine.config import ObjectiveConfig
@@ -19,7 +20,6 @@ from engine.objectives import OBJECTIVES, seq2seq
 from engine.objectives.base import Batch
 from engine.randomness import mix
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 from pretrain import PretrainingModel, micro_batches
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import encode_corpus
-from corpusio import read_lines, zst_writer
+from common.errors import UserError
+from corpus.corpusio import read_lines, zst_writer
+from corpus.textfilters import normalise
 from encode_corpus import encode, encoded_batches, read_mono, read_utf8_lines
 from engine.shards import ARRAYS, array_path, open_shard, open_shards, sha256_of, token_dtype, write_shard
 from engine.tokenizer import PAD, UNK, Tokenizer
-from errors import UserError
-from textfilters import normalise
 from train_vocabulary import train
 
 LETTERS = [

@@ -19,9 +19,9 @@ from urllib.parse import unquote
 import pytest
 
 import browser
-import html_tables
 import made_up
 import plan
+from report import html_tables
 from test_dag import copy_tree, snakemake
 
 pytestmark = pytest.mark.dag

@@ -14,10 +14,10 @@ import yaml
 import made_up
 import make_table
 import plan
-from errors import UserError
-from latex import escape
-from scores import Summary
-from tables import (
+from common.errors import UserError
+from report.latex import escape
+from report.scores import Summary
+from report.tables import (
     AVERAGE,
     GAP,
     XTREME,

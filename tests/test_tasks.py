@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from archives import write_tar
-from errors import UserError
+from common.errors import UserError
 from tasks import tatoeba, ud_pos, xnli
 from tasks.conllu import parse_conllu
 from tasks.files import read_lines

@@ -24,8 +24,9 @@ from transformers.utils import logging
 
 import encode_corpus
 import finetune
-from atomic import SUMS
-from corpusio import zst_writer
+from common.atomic import SUMS
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from engine.heads import encode
 from engine.model import Encoder, ModelConfig
 from engine.rows import answer_windows, pair_rows, sentence_rows
@@ -56,7 +57,6 @@ from engine.tokenizer import (
     trimmed,
 )
 from engine.tokenizer_files import write_hugging_face_tokenizer
-from errors import UserError
 from train_vocabulary import train
 
 logging.set_verbosity_error()

@@ -9,8 +9,8 @@ import yaml
 
 import plan
 import summarise_training
-from errors import UserError
-from trainings import by_run, read_log, read_training, shortened, signals
+from common.errors import UserError
+from report.trainings import by_run, read_log, read_training, shortened, signals
 
 COST = {"flops": 6.0, "flops_by_the_papers_counting": 8.0, "tokens": 100, "steps": 3, "seconds": 1.5, "parameters": {}}
 

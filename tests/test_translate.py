@@ -20,13 +20,13 @@ import train_translator
 import translate
 import validate_translator
 from build_world import build_world
+from common.errors import UserError
 from datasets import load_datasets
 from engine.assembly import load_seq2seq
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.config import load_run
 from engine.shards import sha256_of, sha256_of_manifests, write_shard
 from engine.tokenizer import Tokenizer
-from errors import UserError
 from pretrain import PretrainingModel, fill_in, load_initial_weights
 from split_corpus import open_sides
 from tasks import measure_of, task_module

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.config import ObjectiveConfig
 from engine.data import FIRST_POSITION
@@ -12,7 +13,6 @@ from engine.dist import Ranks
 from engine.objectives import OBJECTIVES, seq2seq, translation
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 from pretrain import micro_batches
 from small_corpus import VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401

@@ -3,7 +3,7 @@
 import pytest
 
 import plan
-from errors import UserError
+from common.errors import UserError
 
 DE, FR = "wmt14-en-de", "wmt14-en-fr"
 

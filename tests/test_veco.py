@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from engine.assembly import Seq2Seq, decoder_of_veco
 from engine.attention_rules import own_side
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
@@ -14,7 +15,6 @@ from engine.dist import Ranks
 from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, mlm, veco
 from engine.objectives.base import Batch
-from errors import UserError
 from pretrain import PretrainingModel, frozen_weights, micro_batches, new_optimizer
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from corpusio import zst_writer
+from common.errors import UserError
+from corpus.corpusio import zst_writer
 from engine.tokenizer import Tokenizer
-from errors import UserError
 from plan_sampling import Source, plan, write_plan
 from train_vocabulary import sample, take_over, train
 

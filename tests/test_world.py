@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from build_world import LABELS, build_world, read_settings
-from errors import UserError
+from common.errors import UserError
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
 from world.languages import PROFILES, Speaker, alignment, build_language, detokenise

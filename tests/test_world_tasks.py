@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from build_world import ALIGNED_FOLDERS, CONTEXT_WORDS, TYDIQA_NAMES, build_world
-from corpusio import read_batches, read_lines
+from corpus.corpusio import read_batches, read_lines
 from datasets import load_datasets
 from engine.metrics import spans
 from report_cleaning import raw_lines, read_gold

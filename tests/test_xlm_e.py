@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from common.errors import UserError
 from engine import attention
 from engine.attention import DistanceTable, Gate, attend, distance_biases, distance_buckets
 from engine.attention_rules import Tokens, full
@@ -21,7 +22,6 @@ from engine.objectives import OBJECTIVES, mlm, rtd
 from engine.objectives.base import Batch
 from engine.objectives.sampling import draws
 from engine.randomness import uniform
-from errors import UserError
 from pretrain import backward
 from small_corpus import VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of  # noqa: F401

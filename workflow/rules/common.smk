@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
 import allocation
 import plan
-from errors import UserError
+from common.errors import UserError
 
 try:
     PLAN = plan.load_config(".", config)

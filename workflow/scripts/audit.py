@@ -14,10 +14,12 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from pathlib import Path
 
-import audit_pages
 import plan
-from atomic import write_text
-from audit_numbers import (
+from common.atomic import write_text
+from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
+from report import audit_pages
+from report.audit_numbers import (
     Line,
     Number,
     Row,
@@ -31,9 +33,7 @@ from audit_numbers import (
     shown,
     total,
 )
-from errors import UserError, run_main
-from tables import read_rows
-from yamlfiles import read_yaml
+from report.tables import read_rows
 
 ERRATA = "config/published/errata.csv"
 DATA = "config/audit.yaml"

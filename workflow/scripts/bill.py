@@ -25,10 +25,10 @@ from pathlib import Path
 
 import yaml
 
-import jobs as graph
 import plan
-from atomic import write_text
-from errors import UserError, run_main
+from billing import jobs as graph
+from common.atomic import write_text
+from common.errors import UserError, run_main
 
 TARGET = "results/tables/all.tex"
 PROFILE = Path("slurm/config.v8+.yaml")
@@ -229,7 +229,7 @@ def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
 
 def beyond_limits(bills: Sequence, limits: Limits) -> list[str]:
     """What would be killed: jobs that cannot end in their time, however often they are submitted again."""
-    from billing import RESUMES
+    from billing.pricing import RESUMES
 
     lines = []
     for rule in sorted({bill.job.rule for bill in bills}):
@@ -275,7 +275,7 @@ def summary(
     bills: Sequence, done: int, config: plan.Config, rate, critical: Sequence[int], limits: Limits
 ) -> list[str]:
     """What a person acts on."""
-    from billing import RESUMES
+    from billing.pricing import RESUMES
 
     total, (wall, gpus) = total_of(bills), wall_time(bills, limits)
     hours = f"{total.device_hours:,.0f} GPU-hours and " if any(bill.devices for bill in bills) else ""
@@ -381,7 +381,7 @@ def main() -> None:
     limits = read_limits(PROFILE, args.jobs, args.gpus)
     with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
         asked = other.submit(graph.planned_jobs, args.config, args.targets)
-        import billing
+        from billing import pricing as billing
 
         found, done = asked.result()
     config = plan.load_config(".", settings_of(args.config))

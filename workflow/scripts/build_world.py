@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from atomic import write_text
+from common.atomic import write_text
+from common.errors import UserError, run_main
+from common.yamlfiles import read_scale
 from datasets import load_datasets, load_languages
-from errors import UserError, run_main
 from world import formats
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
@@ -22,7 +23,6 @@ from world.languages import PROFILES, Speaker, Token, alignment, build_language,
 from world.names import naming_event, tagged_words
 from world.paraphrases import POSITIVES, paraphrase_pair
 from world.questions import Paragraph, answer_tokens, context_and_answers, paragraph
-from yamlfiles import read_scale
 
 KEYS = (
     "seed",

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
-from yamlfiles import did_you_mean
+from common.errors import UserError
+from common.yamlfiles import did_you_mean
 
 SHOWN = "config/claims.yaml"
 KINDS = ("better", "ordering", "gap", "settings", "layers", "reaches", "cost")

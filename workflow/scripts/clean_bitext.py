@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from atomic import write_json
 from clean_mono import (
     Duplicates,
     Verdicts,
@@ -15,7 +14,9 @@ from clean_mono import (
     script_of,
     write_rejects,
 )
-from corpusio import (
+from common.atomic import write_json
+from common.errors import UserError, run_main
+from corpus.corpusio import (
     Batch,
     BitextThresholds,
     add_config_arguments,
@@ -24,9 +25,7 @@ from corpusio import (
     read_header,
     zst_writer,
 )
-from errors import UserError, run_main
-from find_duplicates import EXACT, SKELETON
-from textfilters import (
+from corpus.textfilters import (
     CharacterClasses,
     Characters,
     EvalIndex,
@@ -45,6 +44,7 @@ from textfilters import (
     wrong_language,
     wrong_script,
 )
+from find_duplicates import EXACT, SKELETON
 from train_pair_model import PairModel, load
 
 Side = tuple[CharacterClasses, LanguageId | None, str]  # the language's script, its identifier and label there

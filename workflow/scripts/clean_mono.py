@@ -10,8 +10,9 @@ from typing import TextIO
 
 import numpy as np
 
-from atomic import write_json
-from corpusio import (
+from common.atomic import write_json
+from common.errors import UserError, run_main
+from corpus.corpusio import (
     Batch,
     MonoThresholds,
     add_config_arguments,
@@ -21,9 +22,7 @@ from corpusio import (
     read_header,
     zst_writer,
 )
-from errors import UserError, run_main
-from find_duplicates import DUPLICATE, EXACT, NEAR, SKELETON
-from textfilters import (
+from corpus.textfilters import (
     EVAL_INDEX_VERSION,
     CharacterClasses,
     Characters,
@@ -45,6 +44,7 @@ from textfilters import (
     wrong_language,
     wrong_script,
 )
+from find_duplicates import DUPLICATE, EXACT, NEAR, SKELETON
 
 KEPT = "kept"
 _DUPLICATES = 1 << 16  # read at once

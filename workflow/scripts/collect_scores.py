@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import plan
-from atomic import atomic_path
-from errors import UserError, run_main
-from scores import Score, group_paths, load_results
-from tables import add_context_arguments, load_context
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
+from report.scores import Score, group_paths, load_results
+from report.tables import add_context_arguments, load_context
 
 IDENTITY = ["scale", "run", "task", "setting", "language", "metric", "layer", "direction", "update"]
 COLUMNS = [*IDENTITY, "epoch", "value", "seed", "n", "chance", "task_version", "run_hash"]

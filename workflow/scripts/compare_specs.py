@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
+from common.typed import build
+from common.yamlfiles import did_you_mean, read_yaml
 from engine.options import DESCRIPTIONS
-from errors import UserError
-from typed import build
-from yamlfiles import did_you_mean, read_yaml
 
 COMPUTED = ("parameters", "vocabulary", "languages", "decoder_layers", "flops.papers", "flops.ours")
 RECIPE = "recipe."

@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from atomic import atomic_path
-from errors import UserError, run_main
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
 
 PASSES = 3  # contents and references settle at the second; the third is for page numbers that moved
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from atomic import write_json
-from corpusio import BROKEN, open_bytes
-from errors import UserError, run_main
+from common.atomic import write_json
+from common.errors import UserError, run_main
+from corpus.corpusio import BROKEN, open_bytes
 
 SUFFIX = ".clean.json"
 TEXTS = {"mono": ".clean.txt.zst", "bitext": ".clean.tsv.zst"}

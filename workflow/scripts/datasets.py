@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import UserError
+from common.errors import UserError
 
 DATASETS_TSV = "config/datasets.tsv"
 LANGUAGES_TSV = "config/languages.tsv"

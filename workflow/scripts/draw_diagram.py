@@ -17,13 +17,13 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.textpath import TextPath
 
 import plan
+from common.errors import run_main
+from common.typed import build
 from engine.assembly import decoder_of_veco
 from engine.config import RunConfig
-from errors import run_main
-from figure_style import STYLE, save, title_of
-from objective_trace import MASK, SPECIALS, VOCABULARY, Output, Part, Pass, Trace, trace_head, trace_objective
-from tables import Context, add_context_arguments, load_context, load_spec
-from typed import build
+from report.figure_style import STYLE, save, title_of
+from report.objective_trace import MASK, SPECIALS, VOCABULARY, Output, Part, Pass, Trace, trace_head, trace_objective
+from report.tables import Context, add_context_arguments, load_context, load_spec
 
 WIDTH = 6.8  # all lengths are inches
 LEFT, TOKENS, GAP = 0.1, 5.0, 0.12  # margin, the row of tokens, between the row and the matrices

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from corpusio import BROKEN, open_bytes, read_lines
+from common.errors import UserError, run_main
+from corpus.corpusio import BROKEN, open_bytes, read_lines
 from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
 from engine.tokenizer import UNK, Tokenizer, load_tokenizer
-from errors import UserError, run_main
 
 _BLOCK = 1 << 18  # bytes read at once
 _BATCH = 2048  # sentences encoded at once; more fall out of the processor's cache, and are slower

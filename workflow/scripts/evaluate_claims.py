@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 
 import claims
-import latex
 import plan
-from atomic import check_seal, write_json, write_text
-from bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
 from claims import Link, Measure
-from errors import UserError, run_main
-from scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
-from tables import LESS_IS_BETTER, add_context_arguments, paper_names, parse_overrides
+from common.atomic import check_seal, write_json, write_text
+from common.errors import UserError, run_main
+from report import latex
+from report.bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
+from report.scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
+from report.tables import LESS_IS_BETTER, add_context_arguments, paper_names, parse_overrides
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"

@@ -20,7 +20,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from atomic import atomic_folder, write_json, write_text
+from common.atomic import atomic_folder, write_json, write_text
+from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
 from datasets import DATASETS_TSV
 from engine.checkpoint import described_model, load_weights, save_weights
 from engine.formats import FORMATS, own_layout, to_foreign
@@ -28,10 +30,8 @@ from engine.model import FIRST_POSITION, ModelConfig
 from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD, Imported, Tokenizer, load_tokenizer
 from engine.tokenizer_files import write_hugging_face_tokenizer
-from errors import UserError, run_main
-from model_card import Exported, model_card
+from report.model_card import Exported, model_card
 from tasks.recipe import Recipe, load_recipe
-from yamlfiles import read_yaml
 
 HUB = Path(__file__).parent / "hub"
 TOKENS = ("encoder.tokens.weight", "mlm_head.bias")  # a row of each id

@@ -20,11 +20,11 @@ from types import SimpleNamespace
 
 import yaml
 
-from atomic import atomic_folder, write_json
-from corpusio import read_lines
+from common.atomic import atomic_folder, write_json
+from common.errors import UserError, run_main
+from corpus.corpusio import read_lines
 from datasets import DATASETS_TSV
 from engine import ibm2
-from errors import UserError, run_main
 from plan import run_hash
 from pretrain import commit_id
 from tasks import word_alignment

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from common.errors import UserError
+from common.typed import build
+from common.yamlfiles import did_you_mean
 from engine.options import DESCRIPTIONS
-from errors import UserError
-from typed import build
-from yamlfiles import did_you_mean
 
 # What a figure may hold beside the key that says its kind. One without any is of curves by layer or epoch.
 KEYS = ("paper", "item", "title", "notes")

@@ -29,8 +29,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from atomic import atomic_path, told, write_json
-from corpusio import (
+from common.atomic import atomic_path, told, write_json
+from common.errors import UserError, run_main
+from corpus.corpusio import (
     Batch,
     DuplicateThresholds,
     add_config_arguments,
@@ -38,8 +39,7 @@ from corpusio import (
     read_batches,
     read_header,
 )
-from errors import UserError, run_main
-from textfilters import band_hashes, codes_of, exact_hashes, minhash, normalise_lines, words_of
+from corpus.textfilters import band_hashes, codes_of, exact_hashes, minhash, normalise_lines, words_of
 
 EXACT, SKELETON, NEAR = 1, 2, 4
 DUPLICATE = np.dtype([("place", "<u8"), ("reasons", "u1")])

@@ -27,7 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from atomic import write_json
+from common.atomic import write_json
+from common.errors import UserError, run_main
 from encode_corpus import read_utf8_lines
 from engine.checkpoint import load_encoder, save_weights
 from engine.heads import encode, mean_states, mean_tokens
@@ -35,7 +36,6 @@ from engine.model import Encoder
 from engine.retrieval import nearest
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer, load_tokenizer
-from errors import UserError, run_main
 from finetune import (
     PREDICT_ROWS,
     Bookmark,

@@ -25,11 +25,11 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from common.errors import UserError, run_main
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
 from engine.tokenizer import import_tokenizer
-from errors import UserError, run_main
 from plan import run_hash
 from pretrain import commit_id
 

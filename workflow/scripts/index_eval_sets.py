@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from atomic import atomic_path
-from corpusio import DecontaminationThresholds, add_config_arguments, load_thresholds, read_lines
-from errors import UserError, run_main
-from textfilters import EVAL_INDEX_VERSION, index_units, normalise
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
+from corpus.corpusio import DecontaminationThresholds, add_config_arguments, load_thresholds, read_lines
+from corpus.textfilters import EVAL_INDEX_VERSION, index_units, normalise
 
 _BATCH = 4096
 

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import plan
-from atomic import atomic_path, write_json, write_text
-from errors import UserError, run_main
-from scores import group_paths, read_content, scores_of
-from trainings import read_training
-from yamlfiles import read_yaml
+from common.atomic import atomic_path, write_json, write_text
+from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
+from report.scores import group_paths, read_content, scores_of
+from report.trainings import read_training
 
 COLUMNS = ("scale", "run", "scores", "trainings", "commits", "torch", "machine", "first", "last")
 

@@ -10,13 +10,12 @@ import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import html_tables
-import latex
-from atomic import write_text
-from comparisons import OURS, PRINTED, SCALE, Block, Comparison, Row, Value, build, missing_cells
-from errors import run_main
+from common.atomic import write_text
+from common.errors import run_main
 from make_table import MISSING
-from tables import Context, add_context_arguments, item_name, label, load_context, load_spec, scale_words
+from report import html_tables, latex
+from report.comparisons import OURS, PRINTED, SCALE, Block, Comparison, Row, Value, build, missing_cells
+from report.tables import Context, add_context_arguments, item_name, label, load_context, load_spec, scale_words
 
 UNLIKE = "≠"
 ROOM = 90  # characters of a line that are not printed smallest

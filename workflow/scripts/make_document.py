@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import comparisons
-import latex
-from atomic import write_text
-from errors import UserError, run_main
+from common.atomic import write_text
+from common.errors import UserError, run_main
 from plot_figure import missing_lines
-from scores import group_paths
-from tables import (
+from report import comparisons, latex
+from report.scores import group_paths
+from report.tables import (
     AVERAGE,
     GAP,
     Context,

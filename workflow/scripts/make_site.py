@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import comparisons
 import make_comparison
-from atomic import write_text
-from errors import UserError, run_main
-from html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
+from common.atomic import write_text
+from common.errors import UserError, run_main
 from make_table import MISSING, file_list, html_table
-from scores import BY_UPDATE, group_paths, read_content
-from tables import (
+from report import comparisons
+from report.html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
+from report.scores import BY_UPDATE, group_paths, read_content
+from report.tables import (
     LESS_IS_BETTER,
     SCALE_LANGUAGES,
     Context,
@@ -35,7 +35,7 @@ from tables import (
     read_rows,
     scale_words,
 )
-from trainings import Points, Training, read_training
+from report.trainings import Points, Training, read_training
 
 SUMMARY = "parallax/summary"  # the first table
 SPARK = (160, 34)  # width and height of a small curve, in pixels

@@ -14,15 +14,15 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import latex
-from atomic import write_text
-from errors import run_main
-from html_tables import Body as HtmlBody
-from html_tables import Cell as HtmlCell
-from html_tables import Footnotes, HtmlTable, code, link, relative, render_table, text
-from html_tables import page as html_page
-from scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary, group_paths
-from tables import (
+from common.atomic import write_text
+from common.errors import run_main
+from report import latex
+from report.html_tables import Body as HtmlBody
+from report.html_tables import Cell as HtmlCell
+from report.html_tables import Footnotes, HtmlTable, code, link, relative, render_table, text
+from report.html_tables import page as html_page
+from report.scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary, group_paths
+from report.tables import (
     AVERAGE,
     GAP,
     Cell,

@@ -23,11 +23,11 @@ from typing import Any
 import claims
 import compare_specs
 import figure_specs
+from common.errors import UserError
+from common.typed import build
+from common.yamlfiles import deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 from datasets import Dataset, Language, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.options import DESCRIPTIONS
-from errors import UserError
-from typed import build
-from yamlfiles import deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 
 # What each objective reads.
 OBJECTIVE_DATA = {name: about.data for name, about in DESCRIPTIONS.items()}

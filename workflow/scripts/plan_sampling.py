@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from atomic import write_text
-from errors import UserError, run_main
+from common.atomic import write_text
+from common.errors import UserError, run_main
 
 COLUMNS = ("kind", "corpus", "name", "sentences", "tokens", "p", "q", "sha256")
 KINDS = ("mono", "bitext")

@@ -10,14 +10,10 @@ from types import ModuleType
 
 import matplotlib.pyplot as plt
 
-import figure_bars
-import figure_cost
-import figure_curves
-import figure_masks
-import figure_training
-from errors import run_main
-from figure_style import save
-from tables import Context, add_context_arguments, load_context, load_spec
+from common.errors import run_main
+from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_training
+from report.figure_style import save
+from report.tables import Context, add_context_arguments, load_context, load_spec
 
 KINDS = {"masks": figure_masks, "training": figure_training, "bars": figure_bars, "cost": figure_cost}
 

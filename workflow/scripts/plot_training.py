@@ -18,10 +18,10 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from atomic import write_text
-from errors import UserError, run_main
-from figure_style import COLOURS, LINE_STYLES, STYLE, save
-from trainings import Points, read_log, signals
+from common.atomic import write_text
+from common.errors import UserError, run_main
+from report.figure_style import COLOURS, LINE_STYLES, STYLE, save
+from report.trainings import Points, read_log, signals
 
 COLUMNS = 3
 

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from atomic import atomic_folder, write_json
+from common.atomic import atomic_folder, write_json
+from common.errors import UserError, run_main
 from engine.checkpoint import load_encoder, load_weights
 from engine.heads import HEADS, align_words, classify, mean_states, tag
 from engine.mining import best_threshold
@@ -22,7 +23,6 @@ from engine.model import Encoder
 from engine.retrieval import mined, nearest
 from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
 from engine.tokenizer import Tokenizer, load_tokenizer
-from errors import UserError, run_main
 from finetune import (
     DevSet,
     add_common_arguments,

@@ -32,7 +32,8 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from atomic import atomic_folder, atomic_path, told, write_sealed
+from common.atomic import atomic_folder, atomic_path, told, write_sealed
+from common.errors import UserError, run_main
 from engine import cost
 from engine.admin import set_residuals
 from engine.ahead import ahead
@@ -62,7 +63,6 @@ from engine.prenorm import PreNormConfig
 from engine.randomness import stable_hash
 from engine.shards import sha256_of, sha256_of_manifests, verify_shards
 from engine.tokenizer import load_tokenizer, vocabulary_sum
-from errors import UserError, run_main
 
 LOG_EVERY = 10  # steps
 PROGRESS_SECONDS = 5

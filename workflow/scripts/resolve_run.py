@@ -6,8 +6,8 @@ from pathlib import Path
 import yaml
 
 import plan
-from atomic import write_text
-from errors import UserError, run_main
+from common.atomic import write_text
+from common.errors import UserError, run_main
 
 HEADER = (
     "# {run} at scale {scale}: written by resolve_run.py from config/runs/{run}.yaml and config/scales/{scale}.yaml\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import yaml
 
 import plan
-from atomic import write_text
-from errors import run_main
+from common.atomic import write_text
+from common.errors import run_main
 from resolve_run import config_of
 
 HEADER = (

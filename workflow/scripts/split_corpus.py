@@ -11,7 +11,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from corpusio import (
+from common.errors import UserError, run_main
+from corpus.corpusio import (
     BROKEN,
     LONGEST_DOCUMENT,
     LONGEST_LINE,
@@ -20,7 +21,6 @@ from corpusio import (
     read_lines,
     zst_writers,
 )
-from errors import UserError, run_main
 
 BROKEN_ARCHIVE = (*BROKEN, zipfile.BadZipFile, tarfile.TarError)
 

@@ -7,11 +7,11 @@ import argparse
 import json
 from pathlib import Path
 
-from atomic import CHECKSUM, check_seal, sha256_of, write_sealed
-from errors import UserError, run_main
+from common.atomic import CHECKSUM, check_seal, sha256_of, write_sealed
+from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
 from plan import run_hash
-from trainings import read_log, shortened, signals
-from yamlfiles import read_yaml
+from report.trainings import read_log, shortened, signals
 
 
 def summarise(run_file: Path, cost_file: Path, log: Path, seed: int, scale: str) -> dict:

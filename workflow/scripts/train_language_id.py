@@ -14,9 +14,9 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from atomic import atomic_path
-from corpusio import LanguageIdThresholds, add_config_arguments, load_thresholds, read_lines
-from errors import UserError, run_main
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
+from corpus.corpusio import LanguageIdThresholds, add_config_arguments, load_thresholds, read_lines
 
 ZERO_FILL = ("MALLOC_PERTURB_", "255")
 
@@ -44,7 +44,7 @@ def write_examples(
     files: dict[str, list[Path]], labels: dict[str, str], out: Path, thresholds: LanguageIdThresholds
 ) -> None:
     """The first lines of each file, so many per language, languages taking turns."""
-    from textfilters import normalise
+    from corpus.textfilters import normalise
 
     def examples(language: str) -> list[str]:
         cap = -(-thresholds.lines_per_language // len(files[language]))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from atomic import atomic_path
-from corpusio import PairModelThresholds, add_config_arguments, load_thresholds, read_batches
-from errors import UserError, run_main
-from textfilters import Words, mix, normalise, words_of
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
+from corpus.corpusio import PairModelThresholds, add_config_arguments, load_thresholds, read_batches
+from corpus.textfilters import Words, mix, normalise, words_of
 
 SMALLEST_RATIO = (
     0.05  # below it a word pair says that the words avoid each other; leaving it out saves most of the table

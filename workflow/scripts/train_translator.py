@@ -7,7 +7,7 @@ final weights are the mean of the last few of them.
 
 from pathlib import Path
 
-from errors import run_main
+from common.errors import run_main
 from pretrain import make_parser, parse_arguments, pretrain
 
 

@@ -11,9 +11,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from atomic import atomic_path
-from corpusio import read_lines
-from errors import UserError, run_main
+from common.atomic import atomic_path
+from common.errors import UserError, run_main
+from corpus.corpusio import read_lines
 from plan_sampling import PlanRow, read_plan
 
 SPECIALS = 2  # ids of the model that are no pieces of the file: <pad> and <mask>

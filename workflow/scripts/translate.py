@@ -17,19 +17,19 @@ from types import SimpleNamespace
 
 import torch
 
-from atomic import atomic_folder, check_seal, write_json
+from common.atomic import atomic_folder, check_seal, write_json
+from common.errors import UserError, run_main
+from corpus.textfilters import normalise
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.beam import translate_rows
 from engine.model import FIRST_POSITION
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer, load_tokenizer
-from errors import UserError, run_main
 from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
 from predict import describe
 from tasks import task_module
 from tasks.files import split_lines
 from tasks.recipe import load_recipe, raw_paths
-from textfilters import normalise
 
 JOB = ("recipe", "raw", "validation", "run", "scale", "seed", "out")
 

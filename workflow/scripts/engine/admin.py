@@ -21,10 +21,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.dist import Ranks, is_sharded
 from engine.model import ResidualNorm
 from engine.tokenizer import PAD
-from errors import UserError
 
 
 @torch.no_grad()

@@ -18,10 +18,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
+from common.typed import build
 from engine.checkpoint import load_weights
 from engine.model import Decoder, Encoder, MaskedLanguageModelHead, ModelConfig, numbered
-from errors import UserError
-from typed import build
 
 
 class Seq2Seq(nn.Module):

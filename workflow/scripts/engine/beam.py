@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.model import FIRST_POSITION, Block, CrossAttention
 from engine.rows import ordered_batches, pad
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 
 NEVER_SAID = (BOS, PAD)  # and the last id, <mask>
 

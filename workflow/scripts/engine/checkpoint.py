@@ -23,11 +23,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from atomic import atomic_path, sha256_of, told
+from common.atomic import atomic_path, sha256_of, told
+from common.errors import UserError
+from common.typed import build
 from engine.model import Encoder, ModelConfig
 from engine.prenorm import PreNormConfig, PreNormEncoder
-from errors import UserError
-from typed import build
 
 SHA256 = "sha256"  # key of the metadata
 UNKNOWN = "0" * 64  # in its place while the file is summed up

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import yaml
 
+from common.errors import UserError
+from common.typed import build
 from engine.corruption import MaskSpec
 from engine.data import Source
 from engine.model import ModelConfig
 from engine.options import DESCRIPTIONS
-from errors import UserError
-from typed import build
 
 
 @dataclass(frozen=True)

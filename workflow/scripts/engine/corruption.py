@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.errors import UserError
 from engine.data import Rows
 from engine.randomness import mix, stable_hash, uniform
 from engine.tokenizer import FIRST_PIECE
-from errors import UserError
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig

@@ -57,10 +57,10 @@ from pathlib import Path
 
 import numpy as np
 
+from common.errors import UserError
 from engine.randomness import generator, mix, stable_hash, uniform
 from engine.shards import Shards, open_shards
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 
 FIRST_POSITION = PAD + 1
 

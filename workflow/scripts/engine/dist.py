@@ -16,8 +16,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
+from common.errors import UserError
 from engine.model import Block, CrossAttention
-from errors import UserError
 
 STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: run me again
 

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from engine.model import FIRST_POSITION, ModelConfig, RelativeBias
 from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD
-from errors import UserError
 
 SHOWN = 20  # names in an error, of each kind
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
 from engine.masks import Mask
 from engine.tokenizer import PAD
-from errors import UserError
 
 FIRST_POSITION = PAD + 1  # XLM-R numbers the first token of a row 2 and keeps row 1 of the table for padding
 

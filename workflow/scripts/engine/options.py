@@ -6,7 +6,7 @@ The forms of an item are described where they are written, in engine/data.py.
 from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from errors import UserError
+from common.errors import UserError
 
 
 @dataclass(frozen=True)

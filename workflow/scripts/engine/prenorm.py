@@ -20,10 +20,10 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.attention import DistanceBias, distance_biases, distance_tables
 from engine.model import RelativeBias, initialise, numbered
 from engine.tokenizer import PAD
-from errors import UserError
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-import atomic
-from atomic import atomic_path, write_json
-from errors import UserError
+from common import atomic
+from common.atomic import atomic_path, write_json
+from common.errors import UserError
 
 VERSION = 1
 ARRAYS = ("tokens", "sentences", "documents")

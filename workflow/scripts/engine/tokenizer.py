@@ -25,10 +25,10 @@ from pathlib import Path
 
 import sentencepiece
 
-from atomic import SUMS, atomic_folder, check_folder, sha256_of, write_json
+from common.atomic import SUMS, atomic_folder, check_folder, sha256_of, write_json
+from common.errors import UserError
+from common.typed import build
 from engine.sentencepiece_file import check_whole, from_tokenizer_json, to_bytes
-from errors import UserError
-from typed import build
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4  # smallest id that is a piece of text

@@ -14,7 +14,8 @@ import json
 import shutil
 from pathlib import Path
 
-from atomic import write_json, write_text
+from common.atomic import write_json, write_text
+from common.errors import UserError
 from engine.sentencepiece_file import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceFile, read_sentencepiece
 from engine.tokenizer import (
     BOS,
@@ -30,7 +31,6 @@ from engine.tokenizer import (
     Tokenizer,
     WordPiece,
 )
-from errors import UserError
 
 
 def write_hugging_face_tokenizer(

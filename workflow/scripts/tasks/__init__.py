@@ -10,8 +10,8 @@ too.
 
 from types import ModuleType
 
+from common.errors import UserError
 from engine.metrics import Measure
-from errors import UserError
 from tasks import (
     bucc,
     conll,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from common.errors import UserError
 from engine.metrics import Metric
 from engine.mining import Pair, pair_f1, pair_shares
-from errors import UserError
 from tasks.files import check_count, decode_lines, fingerprint, read_bytes, read_lines, tar_members, write_lines
 
 METRICS = {"f1": Metric(pair_f1, "nothing", pair_shares)}

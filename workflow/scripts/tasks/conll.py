@@ -7,8 +7,8 @@ IOB2 in later copies. Everything is read as IOB2. dev is testa, test is testb.
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, span_f1, span_shares, tag_accuracy
-from errors import UserError
 from tasks.entities import decode_latin, is_table, labels_of, parse_columns, sentences_in_iob2
 from tasks.files import check_count, read_bytes, read_zip_member
 from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions

@@ -7,7 +7,7 @@ of the treebanks that it was compared on.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from errors import UserError
+from common.errors import UserError
 from tasks.tags import Sentence
 
 # fmt: off

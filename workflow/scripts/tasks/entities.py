@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from errors import UserError
+from common.errors import UserError
 from tasks.files import decode_lines
 from tasks.tags import Sentence
 

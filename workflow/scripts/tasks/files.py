@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from atomic import write_text
-from errors import UserError
+from common.atomic import write_text
+from common.errors import UserError
 
 
 def split_lines(data: bytes, where: str) -> list[str]:

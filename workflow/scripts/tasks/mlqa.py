@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.answers import Question, mlqa_exact_match, mlqa_f1, mlqa_f1_shares
 from engine.metrics import Metric
-from errors import UserError
 from tasks.files import check_count, read_zip_bytes
 from tasks.squad import (
     gold_of,

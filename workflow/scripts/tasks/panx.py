@@ -6,8 +6,8 @@ A zip of one archive per language with the files train, dev and test; a line is 
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, span_f1, span_shares, tag_accuracy
-from errors import UserError
 from tasks.entities import is_table, labels_of, parse_columns
 from tasks.files import check_count, decode_lines, read_lines, read_zip_bytes, tar_members
 from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions

@@ -7,8 +7,8 @@ read without quote handling.
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, accuracy, answer_shares
-from errors import UserError
 from tasks.files import check_count, decode_lines, read_lines, tar_members
 from tasks.labels import Pair, gold_of, inputs_of, parse_labels, read_label_predictions, write_predictions
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from atomic import write_json
+from common.atomic import write_json
+from common.errors import UserError
 from engine.answers import Question
-from errors import UserError
 from tasks.files import check_count, fingerprint, read_bytes
 
 # Of machine-translated questions so many may have an answer that is not in its context; they are left out, as XTREME's

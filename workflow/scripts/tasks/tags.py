@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from errors import UserError
+from common.errors import UserError
 from tasks.files import fingerprint, read_lines, write_lines
 
 

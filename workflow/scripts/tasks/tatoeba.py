@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, accuracy, answer_shares
-from errors import UserError
 from tasks.files import check_count, fingerprint, read_lines, write_lines
 
 METRICS = {"accuracy": Metric(accuracy, "one-of-n", answer_shares)}

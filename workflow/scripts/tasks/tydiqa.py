@@ -7,9 +7,9 @@ has no other: models are selected on the last tenth of the English training ques
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.answers import Question, squad_exact_match, squad_f1, squad_f1_shares
 from engine.metrics import Metric
-from errors import UserError
 from tasks.files import check_count
 from tasks.squad import gold_of, inputs_of, read_predictions, read_squad, read_training, write_predictions
 

@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, run_f1, run_shares, tag_accuracy
-from errors import UserError
 from tasks.conllu import TAGS, parse_conllu
 from tasks.files import check_count, decode_lines, read_lines, tar_members
 from tasks.tags import Sentence, gold_of, inputs_of, parse_tags, read_tag_predictions, write_predictions

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from common.errors import UserError
 from engine.bleu import chrf, sacrebleu, tokenised_bleu
 from engine.metrics import Metric
-from errors import UserError
 from tasks.files import check_count, fingerprint, read_bytes, read_lines, write_lines
 
 BREAKS = str.maketrans("\r\n", "  ")

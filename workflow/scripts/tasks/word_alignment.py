@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from common.errors import UserError
 from engine.alignments import Alignment, Link, agreement_shares, error_rate, precision, recall
 from engine.metrics import Metric
-from errors import UserError
 from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
 
 METRICS = {

@@ -6,8 +6,8 @@ Every table is read without quote handling, because the sentences hold bare quot
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.errors import UserError
 from engine.metrics import Metric, accuracy, answer_shares
-from errors import UserError
 from tasks.files import check_count, read_lines, read_zip_member
 from tasks.labels import Pair, gold_of, inputs_of, parse_labels, read_label_predictions, write_predictions
 

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from atomic import atomic_path
+from common.atomic import atomic_path
 from world.languages import Token, detokenise
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine import corruption
 from engine.corruption import select
 from engine.data import Rows, Source, language_codes, ramp, running_count
@@ -28,7 +29,6 @@ from engine.objectives.sampling import draws, evaluating, sample
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shard, read_manifest
 from engine.tokenizer import FIRST_PIECE, PAD
-from errors import UserError
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig

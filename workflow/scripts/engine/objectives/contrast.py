@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import Encoder, ModelConfig
 from engine.objectives.base import Batch, Number, whole_width
 from engine.tokenizer import BOS, PAD
-from errors import UserError
 
 TIE = 1e-4  # by less than this nothing wins: at the start all sentences look alike, and rounding would decide
 

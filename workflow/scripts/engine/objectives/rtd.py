@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from common.errors import UserError
 from engine.attention import distance_biases, distance_tables
 from engine.config import ObjectiveConfig
 from engine.masks import Mask
@@ -25,7 +26,6 @@ from engine.model import Block, Encoder, MaskedLanguageModelHead, ModelConfig, a
 from engine.objectives.base import Batch, Loss, Objective
 from engine.objectives.mlm import in_chunks
 from engine.objectives.sampling import draws, evaluating, sample
-from errors import UserError
 
 SAMPLE = "the generator's sample"
 

@@ -12,8 +12,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from atomic import atomic_path
-from tables import Context, citations, item_name
+from common.atomic import atomic_path
+from report.tables import Context, citations, item_name
 
 # Okabe and Ito's palette and a grey: distinct for colour-blind readers; neighbours differ in a grey print too.
 COLOURS = ("#0072B2", "#D55E00", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#7F7F7F", "#E69F00")

@@ -23,8 +23,8 @@ from typing import Any, TextIO, get_args, get_origin
 
 import zstandard
 
-from atomic import atomic_path
-from errors import UserError
+from common.atomic import atomic_path
+from common.errors import UserError
 
 PLACE_BITS = 40
 ZSTD_LEVEL = 3

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from errors import UserError
+from common.errors import UserError
 
 SPECIALS = {
     "\\": r"\textbackslash{}",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import latex
+from report import latex
 
 if TYPE_CHECKING:
     from audit import Audit, Finding, Misplaced

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.config import ObjectiveConfig, RunConfig
 from engine.data import FORMS, Source
 from engine.dist import Ranks
@@ -31,7 +32,6 @@ from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows
 from engine.shards import write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
-from errors import UserError
 from pretrain import PretrainingModel, build_mixture, next_batches
 
 SEED = 1

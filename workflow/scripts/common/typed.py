@@ -4,8 +4,8 @@ import dataclasses
 import types
 import typing
 
-from errors import UserError
-from yamlfiles import did_you_mean
+from common.errors import UserError
+from common.yamlfiles import did_you_mean
 
 
 def build(kind: type, values: object, where: str) -> typing.Any:

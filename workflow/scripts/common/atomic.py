@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from errors import UserError
+from common.errors import UserError
 
 CHECKSUM = "checksum"  # key of sealed JSON
 SUMS = "SHA256SUMS"  # file of a folder

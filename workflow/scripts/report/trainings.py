@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-from atomic import check_seal
-from errors import UserError
-from scores import SEED_FILE, is_number, refuse_constant
+from common.atomic import check_seal
+from common.errors import UserError
+from report.scores import SEED_FILE, is_number, refuse_constant
 
 # equal at every step, or the machine's
 HIDDEN = ("tokens", "items", "attended", "predictions", "tokens_per_second", "lr", "step")

@@ -10,10 +10,20 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
-from errors import UserError
-from figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name, seeds_of
-from scores import BY_UPDATE, Results, Summary
-from tables import (
+from common.errors import UserError
+from report.figure_style import (
+    LINE_STYLES,
+    MARKERS,
+    SIZE_INCHES,
+    STYLE,
+    colour_of,
+    dress,
+    nothing_to_draw,
+    row_name,
+    seeds_of,
+)
+from report.scores import BY_UPDATE, Results, Summary
+from report.tables import (
     SCALE_LANGUAGES,
     Context,
     PublishedNumbers,

@@ -26,6 +26,10 @@ import torch
 import plan
 import pretrain
 from allocation import allocated
+from billing.jobs import Job
+from common.errors import UserError
+from common.typed import build
+from common.yamlfiles import did_you_mean, read_yaml
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig, content_hash
 from engine.cost import Pass, Seen
@@ -36,12 +40,8 @@ from engine.objectives import OBJECTIVES
 from engine.objectives.mlm import CHUNK
 from engine.options import DESCRIPTIONS
 from engine.shards import open_shard, read_manifest, write_shard
-from errors import UserError
-from jobs import Job
 from plan_sampling import plan as sampling_plan
 from plan_sampling import sources_of_run, write_plan
-from typed import build
-from yamlfiles import did_you_mean, read_yaml
 
 MACHINES = "config/machines.yaml"
 

@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from atomic import check_seal
-from errors import UserError
+from common.atomic import check_seal
+from common.errors import UserError
 
 SEED_FILE = re.compile(r"seed-(\d+)\.json")
 NAMED_BY_PATH = ("run", "task", "setting", "seed")

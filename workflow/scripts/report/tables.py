@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from errors import UserError
-from scores import (
+from common.errors import UserError
+from report.scores import (
     BOTH,
     BY_UPDATE,
     ENGLISH,

@@ -9,10 +9,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
+from common.errors import UserError
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
-from errors import UserError
-from figure_style import SIZE_INCHES, STYLE, dress
-from tables import Context, item_name
+from report.figure_style import SIZE_INCHES, STYLE, dress
+from report.tables import Context, item_name
 
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}
 CELLS = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import UserError
+from common.errors import UserError
 
 
 @dataclass(frozen=True)

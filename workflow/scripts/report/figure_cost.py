@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 
-from errors import UserError
-from figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name
-from figure_training import read_trainings, why_untrained
-from scores import Summary
-from tables import Context, Row, build, read_rows, scale_words
-from trainings import Training
+from common.errors import UserError
+from report.figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name
+from report.figure_training import read_trainings, why_untrained
+from report.scores import Summary
+from report.tables import Context, Row, build, read_rows, scale_words
+from report.trainings import Training
 
 # `counting` of a spec (engine/cost.py has both) -> the key of a training's cost, and what the axis calls it
 COUNTINGS = {"ours": "flops", "papers": "flops_by_the_papers_counting"}

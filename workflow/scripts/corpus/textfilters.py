@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from errors import UserError
+from common.errors import UserError
 
 # Normalisation. It runs before everything else, so that tokenizer and index see one spelling of a text.
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import yaml
 
-from atomic import check_seal
+from common.atomic import check_seal
+from common.errors import UserError
+from common.yamlfiles import read_scale, read_yaml
 from datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.model import FIRST_POSITION, ModelConfig
-from errors import UserError
 from plan import HUB, TRAIN_PARTS
-from scores import BY_UPDATE, group_paths, load_results, read_content, summarise
-from yamlfiles import read_scale, read_yaml
+from report.scores import BY_UPDATE, group_paths, load_results, read_content, summarise
 
 XLM = "Conneau and Lample, Cross-lingual Language Model Pretraining, NeurIPS 2019"
 XLM_R = "Conneau et al., Unsupervised Cross-lingual Representation Learning at Scale, ACL 2020"

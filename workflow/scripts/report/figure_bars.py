@@ -8,10 +8,20 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from errors import UserError
-from figure_style import HATCHES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name, seeds_of
-from scores import Summary
-from tables import Context, Table, build, read_rows, scale_words
+from common.errors import UserError
+from report.figure_style import (
+    HATCHES,
+    MARKERS,
+    SIZE_INCHES,
+    STYLE,
+    colour_of,
+    dress,
+    nothing_to_draw,
+    row_name,
+    seeds_of,
+)
+from report.scores import Summary
+from report.tables import Context, Table, build, read_rows, scale_words
 
 WIDTH = 0.8  # of the bars of one language together, in languages
 

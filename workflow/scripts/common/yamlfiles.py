@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from errors import UserError
+from common.errors import UserError
 
 _BaseLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

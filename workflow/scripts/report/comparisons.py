@@ -15,12 +15,12 @@ from typing import Any
 
 import compare_specs
 import plan
-from errors import UserError
-from scores import Summary
-from tables import Context, errata_of
-from tables import build as build_table
-from trainings import read_training
-from yamlfiles import deep_merge
+from common.errors import UserError
+from common.yamlfiles import deep_merge
+from report.scores import Summary
+from report.tables import Context, errata_of
+from report.tables import build as build_table
+from report.trainings import read_training
 
 NONE = "none"
 PRINTED, OURS, SCALE = "published", "Parallax", "scale"
@@ -277,11 +277,11 @@ def _counted(key: str) -> tuple[int, float, float]:
 
     import torch
 
+    from common.typed import build as build_typed
     from engine import cost
     from engine.config import RunConfig
     from engine.objectives import OBJECTIVES
     from pretrain import PretrainingModel, parameters_of
-    from typed import build as build_typed
 
     values, vocabulary = json.loads(key)
     values = {name: value for name, value in values.items() if name not in ("paper", "decoder")}

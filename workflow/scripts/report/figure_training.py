@@ -9,11 +9,21 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 
-from errors import UserError
-from figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name, seeds_of
-from scores import Summary, summarise
-from tables import Context, item_name, scale_words
-from trainings import Training, by_run, read_training
+from common.errors import UserError
+from report.figure_style import (
+    LINE_STYLES,
+    MARKERS,
+    SIZE_INCHES,
+    STYLE,
+    colour_of,
+    dress,
+    nothing_to_draw,
+    row_name,
+    seeds_of,
+)
+from report.scores import Summary, summarise
+from report.tables import Context, item_name, scale_words
+from report.trainings import Training, by_run, read_training
 
 # `as` of a spec -> what is drawn of a value
 SHOWN = {"value": lambda value: value, "perplexity": math.exp}

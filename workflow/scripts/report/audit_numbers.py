@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from errors import UserError
+from common.errors import UserError
 
 UNITS = {"": 1, "%": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 NUMBER = re.compile(r"([+-]?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?([kKMG%]?)")

@@ -1,0 +1,1 @@
+"""What the jobs that are not done yet cost, before any of them starts."""

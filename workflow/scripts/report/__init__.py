@@ -1,0 +1,1 @@
+"""What is made of scores and trainings: tables, figures, comparisons, cards, the audit."""
