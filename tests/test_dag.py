@@ -569,7 +569,7 @@ def test_every_rule_says_what_it_needs(repository):
     for name, block in blocks.items():
         for directive in ("input", "output", "log", "benchmark", "threads", "resources", "conda", "shell"):
             assert re.search(rf"^    {directive}:", block, re.MULTILINE), f"{name} has no {directive}"
-        for wanted in ("mem_mb=", "runtime=", "> {log} 2>&1", "script="):
+        for wanted in ("mem_mb=", "runtime=", "> {log:q} 2>&1", "script="):
             assert wanted in block, f"{name} lacks {wanted}"
         for unwanted in ("lambda", "    run:", "    script:", "\ncheckpoint ", "retries:"):
             assert unwanted not in block, f"{name} has {unwanted}"

@@ -1,6 +1,9 @@
 """The tables of sources and languages: what they hold, and what the loader says about a wrong line."""
 
 import csv
+import random
+import shlex
+import string
 import subprocess
 import sys
 import time
@@ -259,6 +262,21 @@ def with_cell(column: str, value: str) -> list[str]:
     return [value if name == column else cell for name, cell in zip(t.DATASET_COLUMNS, GOOD, strict=True)]
 
 
+def test_no_url_holds_what_a_shell_reads(tmp_path):
+    """200 seeded addresses with all that is printed, and more: those that are read are one plain word."""
+    chance, letters, read = random.Random(1), string.printable + "\u2028é\x7f\0", 0
+    for _ in range(200):
+        url = "https://h/" + "".join(chance.choices(letters if chance.random() < 0.7 else "ab%+,=@.~", k=6))
+        try:
+            [row] = t.load_datasets(write(tmp_path, with_cell("url", url))).values()
+        except UserError as error:
+            assert ", column url: " in str(error) or ":2: " in str(error) or ":3: " in str(error)
+        else:
+            read += 1
+            assert shlex.quote(row.path).strip("'") == row.path and shlex.split(row.path) == [row.path]
+    assert read > 20
+
+
 def test_a_good_row(tmp_path):
     row = t.load_datasets(write(tmp_path, with_cell("fallback_urls", "http://b.example/x http://c.example/y")))["a/b"]
     assert row.path == "h.example/a.zip" and row.bytes == 3 and row.languages == ("de", "en")
@@ -278,6 +296,10 @@ def test_a_good_row(tmp_path):
         ("url", "https://h/", "names no file"),
         ("url", "https://h", "names no file"),
         ("url", "https://h/a/../b", "path part"),
+        ("url", "https://h/$(id)", "holds '$'; write it percent-encoded, as %24"),
+        ("url", "https://h/a\u2028b", r"holds '\u2028'; write it percent-encoded, as %E2%80%A8"),
+        ("url", "https://h/{path}", "holds '{'"),
+        ("fallback_urls", "https://h/it's", 'holds "\'"'),
         ("fallback_urls", "h/a", "does not begin with"),
         ("bytes", "3,000", "not a number"),
         ("bytes", "-3", "not a number"),

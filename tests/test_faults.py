@@ -584,7 +584,12 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     """The second gets an error that tells the mend, the first is right; after a kill the mend is that of the message.
     A clock that was set back makes work, and no other result."""
     tree = copy_tree(repository, tmp_path / "tree")
-    edit(tree, "workflow/rules/sources.smk", "python {input.script} --scale", "sleep 1; python {input.script} --scale")
+    edit(
+        tree,
+        "workflow/rules/sources.smk",
+        "python {input.script:q} --scale",
+        "sleep 1; python {input.script:q} --scale",
+    )
     environment = ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     options = {"cwd": tree, "env": environment, "text": True}
     manifest = "results/smoke/world/MANIFEST.tsv"

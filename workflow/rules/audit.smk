@@ -32,4 +32,4 @@ rule audit:
     params:
         code=code("audit"),
     shell:
-        "python {input.script} --out {output.latex} {output.csv} > {log} 2>&1"
+        "python {input.script:q} --out {output.latex:q} {output.csv:q} > {log:q} 2>&1"

@@ -26,5 +26,5 @@ rule import_checkpoint:
         folder=checkpoint_folder,
         digest=weights_digest,
     shell:
-        "python {input.script} --checkpoint {params.folder} --run-file {input.run} --out {output.model} "
-        "--tokenizer {output.tokenizer} > {log} 2>&1"
+        "python {input.script:q} --checkpoint={params.folder:q} --run-file {input.run:q} --out {output.model:q} "
+        "--tokenizer {output.tokenizer:q} > {log:q} 2>&1"

@@ -40,5 +40,6 @@ rule evaluate_claims:
         view=VIEW,
         needs=plan.digest(plan.claim_needs(PLAN)),
     shell:
-        "python {input.script} --scale {params.scale} --scores-root {params.root} --trainings-root {params.trainings_root} "
-        "{params.settings} --out {output.table} --json {output.claims} > {log} 2>&1"
+        "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "--trainings-root {params.trainings_root:q} {params.settings:q} --out {output.table:q} --json {output.claims:q} "
+        "> {log:q} 2>&1"

@@ -1,6 +1,5 @@
 # The plan, as constants and named functions; the only file of the rules with Python in it.
 import json
-import shlex
 import sys
 from pathlib import Path
 
@@ -146,6 +145,7 @@ def training_resources(rule):
 # --- where and how, never what ---------------------------------------------------------------------------------------
 # Snakemake compares params with those of the last run, except for functions that take `output` or `resources`. So these do:
 # another mirror or another number of GPUs plans nothing again. What an option changes of the content stands in a digest.
+# Several words are a list: every value in a rule's `shell` is quoted ({...:q}), each word of a list by itself.
 
 
 def raw_root(wildcards, output):
@@ -175,27 +175,28 @@ def trainings_root(wildcards, output):
 def download_options(wildcards, output):
     """Where downloads look. The generated world is a mirror without checksums of upstream, and the only one."""
     if WORLD:
-        return f"--unchecked-mirror {S}/world --offline --attempts 1"
+        return [f"--unchecked-mirror={S}/world", "--offline", "--attempts=1"]
     settings = PLAN.settings.get("download", {})
-    mirrors = " ".join(
-        f"--mirror {shlex.quote(mirror)}" for mirror in PLAN.settings.get("mirrors", [])
-    )
-    offline = "--offline" if settings.get("offline") else ""
-    slots = f"--max-parallel {settings.get('parallel', 4)} --slots-dir {S}/raw/.slots"
-    return f"{mirrors} {offline} {slots} --lock config/datasets.lock.tsv"
+    return [
+        *(f"--mirror={mirror}" for mirror in PLAN.settings.get("mirrors", [])),
+        *(["--offline"] if settings.get("offline") else []),
+        f"--max-parallel={settings.get('parallel', 4)}",
+        f"--slots-dir={S}/raw/.slots",
+        "--lock=config/datasets.lock.tsv",
+    ]
 
 
 def cleaning_overrides(wildcards, output):
-    return shlex.quote(json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True))
+    return json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True)
 
 
 def settings_options(wildcards, output):
     """What the command line changed of config.yaml, for the scripts that read it too."""
-    return " ".join(
-        f"--override {shlex.quote(f'{key}={json.dumps(value)}')}"
+    return [
+        f"--override={key}={json.dumps(value)}"
         for key, value in plan.changed_settings(PLAN).items()
         if key in ("papers", "items", "runs", "seeds", "scores_from")
-    )
+    ]
 
 
 def line_counts(wildcards, output):
@@ -209,13 +210,20 @@ def launcher(rule):
     def command(wildcards, resources):
         own = allocated(rule, wildcards)
         if own.nodes > 1:
-            return (
-                f"srun --kill-on-bad-exit=1 --nodes={own.nodes} --ntasks={own.nodes} --ntasks-per-node=1 "
-                f"--cpus-per-task={own.threads} bash workflow/scripts/launch_node.sh {max(1, own.gpu)}"
-            )
+            return [
+                "srun",
+                "--kill-on-bad-exit=1",
+                f"--nodes={own.nodes}",
+                f"--ntasks={own.nodes}",
+                "--ntasks-per-node=1",
+                f"--cpus-per-task={own.threads}",
+                "bash",
+                "workflow/scripts/launch_node.sh",
+                str(max(1, own.gpu)),
+            ]
         if own.gpu > 1:
-            return f"torchrun --standalone --nproc-per-node={own.gpu}"
-        return "python"
+            return ["torchrun", "--standalone", f"--nproc-per-node={own.gpu}"]
+        return ["python"]
 
     return command
 
@@ -241,9 +249,9 @@ def time_budget(wildcards, resources):
     sixth, at most ten minutes, for starting and saving: Slurm's own end comes with half a minute's notice.
     """
     if not workflow.remote_exec:
-        return ""
+        return []
     seconds = 60 * resources.runtime
-    return f"--budget {seconds - min(600, seconds // 6)}"
+    return [f"--budget={seconds - min(600, seconds // 6)}"]
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -394,11 +402,15 @@ def vocabulary_inputs(wildcards):
 def vocabulary_arguments(wildcards, input):
     chosen = PLAN.scale["vocabulary"]
     if "given" in chosen:
-        return f"--given {input.given}"
-    return (
-        f"--plan {input.plan} --corpus {S}/corpus --size {chosen['size']} --sentences {chosen['sentences']} "
-        f"--character-coverage {chosen['character_coverage']} --algorithm {chosen.get('algorithm', 'unigram')}"
-    )
+        return [f"--given={input.given}"]
+    return [
+        f"--plan={input.plan}",
+        f"--corpus={S}/corpus",
+        f"--size={chosen['size']}",
+        f"--sentences={chosen['sentences']}",
+        f"--character-coverage={chosen['character_coverage']}",
+        f"--algorithm={chosen.get('algorithm', 'unigram')}",
+    ]
 
 
 def clean_text(wildcards):
@@ -434,7 +446,7 @@ def initial_weights(wildcards):
 
 def initial_option(wildcards, output):
     weights = initial_weights(wildcards)
-    return f"--init {weights}" if weights else ""
+    return ["--init", weights] if weights else []
 
 
 def pretrain_outputs():

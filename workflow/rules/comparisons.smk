@@ -25,7 +25,7 @@ rule count_corpus:
     params:
         code=code("count_corpus"),
     shell:
-        "python {input.script} --counts {input.counts} --out {output.counts} > {log} 2>&1"
+        "python {input.script:q} --counts {input.counts:q} --out {output.counts:q} > {log:q} 2>&1"
 
 
 # The digest holds the runs and recipes that are compared; scores are those of a column that stands in another table too.
@@ -61,5 +61,5 @@ rule make_comparison:
         view=VIEW,
         compared=comparison_digest,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out {output.table} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --out {output.table:q} > {log:q} 2>&1"

@@ -25,7 +25,7 @@ rule split_corpus_mono:
         code=code("split_corpus"),
         root=raw_root,
     shell:
-        "python {input.script} mono --text {input.text} --root {params.root} --out {output.shards} > {log} 2>&1"
+        "python {input.script:q} mono --text {input.text:q} --root {params.root:q} --out {output.shards:q} > {log:q} 2>&1"
 
 
 rule split_corpus_bitext:
@@ -51,8 +51,8 @@ rule split_corpus_bitext:
         code=code("split_corpus"),
         root=raw_root,
     shell:
-        "python {input.script} bitext --archive {input.archive} --pair {wildcards.pair} --root {params.root} "
-        "--out {output.shards} > {log} 2>&1"
+        "python {input.script:q} bitext --archive {input.archive:q} --pair {wildcards.pair:q} --root {params.root:q} "
+        "--out {output.shards:q} > {log:q} 2>&1"
 
 
 rule find_duplicates_mono:
@@ -83,8 +83,8 @@ rule find_duplicates_mono:
         digest=thresholds("duplicates"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --shards {input.shards:q} --out {output.duplicates:q} --threads {threads:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule find_duplicates_bitext:
@@ -115,8 +115,8 @@ rule find_duplicates_bitext:
         digest=thresholds("duplicates"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --shards {input.shards} --out {output.duplicates} --threads {threads} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --shards {input.shards:q} --out {output.duplicates:q} --threads {threads:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 # Only where the languages are invented; real ones are told apart by the downloaded lid.176.
@@ -143,8 +143,8 @@ rule train_language_id:
         digest=thresholds("language_id"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --text {params.text} --out {output.model} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --text {params.text:q} --out {output.model:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule index_eval_sets:
@@ -170,8 +170,8 @@ rule index_eval_sets:
         digest=thresholds("decontamination"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --task {params.files} --out {output.index} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --task {params.files:q} --out {output.index:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule train_pair_model:
@@ -199,8 +199,8 @@ rule train_pair_model:
         digest=thresholds("pair_model"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --shards {input.shards} --out {output.model} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --shards {input.shards:q} --out {output.model:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule clean_mono:
@@ -230,9 +230,9 @@ rule clean_mono:
         digest=thresholds("mono", "language_id", "decontamination"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
-        "--eval-index {input.index} --language {wildcards.lang} --out {output.text} --counts {output.counts} "
-        "--rejects {output.rejects} --config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --shard {input.shard:q} --duplicates {input.duplicates:q} --language-id {input.language_id:q} "
+        "--eval-index {input.index:q} --language {wildcards.lang:q} --out {output.text:q} --counts {output.counts:q} "
+        "--rejects {output.rejects:q} --config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule clean_bitext:
@@ -263,10 +263,10 @@ rule clean_bitext:
         digest=thresholds("bitext", "language_id", "decontamination"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script} --shard {input.shard} --duplicates {input.duplicates} --language-id {input.language_id} "
-        "--eval-index {input.index} --pair-model {input.pair_model} --pair {wildcards.pair} --out {output.text} "
-        "--counts {output.counts} --rejects {output.rejects} "
-        "--config {input.config} --overrides {params.overrides} > {log} 2>&1"
+        "python {input.script:q} --shard {input.shard:q} --duplicates {input.duplicates:q} --language-id {input.language_id:q} "
+        "--eval-index {input.index:q} --pair-model {input.pair_model:q} --pair {wildcards.pair:q} --out {output.text:q} "
+        "--counts {output.counts:q} --rejects {output.rejects:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
 rule report_cleaning:
@@ -293,5 +293,5 @@ rule report_cleaning:
         corpus=corpus_root,
         files=evaluation_arguments,
     shell:
-        "python {input.script} --gold {input.gold} --root {params.root} --corpus {params.corpus} "
-        "--task {params.files} --out {output.report} > {log} 2>&1"
+        "python {input.script:q} --gold {input.gold:q} --root {params.root:q} --corpus {params.corpus:q} "
+        "--task {params.files:q} --out {output.report:q} > {log:q} 2>&1"

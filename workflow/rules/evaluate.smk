@@ -27,8 +27,8 @@ rule resolve_recipe:
     params:
         digest=recipe_digest,
     shell:
-        "python {input.script} --task {input.task} --setting {wildcards.setting} --recipe {wildcards.recipe} "
-        "--scale {input.scale} --out {output.recipe} > {log} 2>&1"
+        "python {input.script:q} --task {input.task:q} --setting {wildcards.setting:q} --recipe {wildcards.recipe:q} "
+        "--scale {input.scale:q} --out {output.recipe:q} > {log:q} 2>&1"
 
 
 rule finetune:
@@ -58,9 +58,9 @@ rule finetune:
         raw=raw_root,
         counts=line_counts,
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
-        "--spm {input.vocabulary} --raw {params.raw} --seed {wildcards.seed} --counts {params.counts} --threads {threads} "
-        "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --encoder {input.encoder:q} "
+        "--spm {input.vocabulary:q} --raw {params.raw:q} --seed {wildcards.seed:q} --counts {params.counts:q} "
+        "--threads {threads:q} --out {output.model:q} --dev-json {output.dev:q} > {log:q} 2>&1"
 
 
 # The sentence pairs are those that a run is pre-trained on, after cleaning.
@@ -90,9 +90,9 @@ rule finetune_retrieval:
         mem_mb=resource("finetune_retrieval", "mem_mb", 4000),
         runtime=resource("finetune_retrieval", "runtime", 120),
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --encoder {input.encoder} "
-        "--spm {input.vocabulary} --bitext {input.bitext} --seed {wildcards.seed} --threads {threads} "
-        "--out {output.model} --dev-json {output.dev} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --encoder {input.encoder:q} "
+        "--spm {input.vocabulary:q} --bitext {input.bitext:q} --seed {wildcards.seed:q} --threads {threads:q} "
+        "--out {output.model:q} --dev-json {output.dev:q} > {log:q} 2>&1"
 
 
 rule predict:
@@ -124,9 +124,9 @@ rule predict:
         raw=raw_root,
         counts=line_counts,
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --model {input.model} "
-        "--spm {input.vocabulary} --raw {params.raw} --run {wildcards.run} --scale {wildcards.scale} "
-        "--seed {wildcards.seed} --counts {params.counts} --threads {threads} --out {output.predictions} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --model {input.model:q} "
+        "--spm {input.vocabulary:q} --raw {params.raw:q} --run {wildcards.run:q} --scale {wildcards.scale:q} "
+        "--seed {wildcards.seed:q} --counts {params.counts:q} --threads {threads:q} --out {output.predictions:q} > {log:q} 2>&1"
 
 
 # In place of predict, for runs that have no model; lists no code either: the run's `numerics` is raised by hand.
@@ -158,9 +158,9 @@ rule fast_align:
         raw=raw_root,
         counts=line_counts,
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --run-file {input.run} --recipe {input.recipe} "
-        "--bitext {input.bitext} --raw {params.raw} --scale {wildcards.scale} --seed {wildcards.seed} "
-        "--counts {params.counts} --out {output.predictions} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --run-file {input.run:q} --recipe {input.recipe:q} "
+        "--bitext {input.bitext:q} --raw {params.raw:q} --scale {wildcards.scale:q} --seed {wildcards.seed:q} "
+        "--counts {params.counts:q} --out {output.predictions:q} > {log:q} 2>&1"
 
 
 rule score:
@@ -186,5 +186,5 @@ rule score:
         raw=raw_root,
         counts=line_counts,
     shell:
-        "python {input.script} --recipe {input.recipe} --predictions {input.predictions} --raw {params.raw} "
-        "--counts {params.counts} --out {output.score} > {log} 2>&1"
+        "python {input.script:q} --recipe {input.recipe:q} --predictions {input.predictions:q} --raw {params.raw:q} "
+        "--counts {params.counts:q} --out {output.score:q} > {log:q} 2>&1"

@@ -32,9 +32,9 @@ rule export_model:
         said=exported_digest,
         scores=exported_scores,
     shell:
-        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
-        "--before {input.before} --cost {input.cost} --scale {input.scale} --scores {params.scores} "
-        "--out {output.folder} > {log} 2>&1"
+        "python {input.script:q} --model {input.model:q} --vocabulary {input.vocabulary:q} --run-file {input.run:q} "
+        "--before {input.before:q} --cost {input.cost:q} --scale {input.scale:q} --scores {params.scores:q} "
+        "--out {output.folder:q} > {log:q} 2>&1"
 
 
 rule export_model_finetuned:
@@ -68,9 +68,9 @@ rule export_model_finetuned:
         said=exported_digest,
         scores=exported_scores,
     shell:
-        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
-        "--before {input.before} --cost {input.cost} --recipe {input.recipe} --scale {input.scale} "
-        "--scores {params.scores} --out {output.folder} > {log} 2>&1"
+        "python {input.script:q} --model {input.model:q} --vocabulary {input.vocabulary:q} --run-file {input.run:q} "
+        "--before {input.before:q} --cost {input.cost:q} --recipe {input.recipe:q} --scale {input.scale:q} "
+        "--scores {params.scores:q} --out {output.folder:q} > {log:q} 2>&1"
 
 
 rule export_model_translator:
@@ -104,6 +104,6 @@ rule export_model_translator:
         said=exported_digest,
         scores=exported_scores,
     shell:
-        "python {input.script} --model {input.model} --vocabulary {input.vocabulary} --run-file {input.run} "
-        "--before {input.before} --cost {input.cost} --recipe {input.recipe} --scale {input.scale} "
-        "--scores {params.scores} --out {output.folder} > {log} 2>&1"
+        "python {input.script:q} --model {input.model:q} --vocabulary {input.vocabulary:q} --run-file {input.run:q} "
+        "--before {input.before:q} --cost {input.cost:q} --recipe {input.recipe:q} --scale {input.scale:q} "
+        "--scores {params.scores:q} --out {output.folder:q} > {log:q} 2>&1"

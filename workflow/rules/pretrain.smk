@@ -28,7 +28,7 @@ rule resolve_run:
     params:
         digest=run_digest,
     shell:
-        "python {input.script} --run {input.run} --scale {input.scale} --out {output.run} > {log} 2>&1"
+        "python {input.script:q} --run {input.run:q} --scale {input.scale:q} --out {output.run:q} > {log:q} 2>&1"
 
 
 rule plan_sampling_run:
@@ -49,7 +49,7 @@ rule plan_sampling_run:
         mem_mb=resource("plan_sampling", "mem_mb", 1000),
         runtime=resource("plan_sampling", "runtime", 10),
     shell:
-        "python {input.script} --run {input.run} --manifests {input.manifests} --out {output.plan} > {log} 2>&1"
+        "python {input.script:q} --run {input.run:q} --manifests {input.manifests:q} --out {output.plan:q} > {log:q} 2>&1"
 
 
 # No code among the inputs: a model follows from run.yaml, whose `numerics` is raised by hand when results should change.
@@ -89,10 +89,10 @@ rule pretrain:
         shards=shards_root,
         initial=initial_option,
     shell:
-        "export OMP_NUM_THREADS={params.threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
-        "--shards {params.shards} --vocabulary {input.vocabulary} {params.initial} --seed {wildcards.seed} "
-        "--threads {params.threads} --world-size {params.processes} {params.budget} --out {output.model} "
-        "--log-json {output.train} --cost {output.cost} > {log} 2>&1"
+        "export OMP_NUM_THREADS={params.threads:q}; {params.launcher:q} {input.script:q} --run-file {input.run:q} "
+        "--plan {input.plan:q} --shards {params.shards:q} --vocabulary {input.vocabulary:q} {params.initial:q} "
+        "--seed {wildcards.seed:q} --threads {params.threads:q} --world-size {params.processes:q} {params.budget:q} "
+        "--out {output.model:q} --log-json {output.train:q} --cost {output.cost:q} > {log:q} 2>&1"
 
 
 # What stays of a pre-training for tables, figures, claims and the report: its cost and its curves in short.
@@ -119,5 +119,5 @@ rule summarise_training:
     params:
         code=code("summarise_training"),
     shell:
-        "python {input.script} --run-file {input.run} --log-json {input.train} --cost {input.cost} --seed {wildcards.seed} "
-        "--scale {wildcards.scale} --out {output.training} > {log} 2>&1"
+        "python {input.script:q} --run-file {input.run:q} --log-json {input.train:q} --cost {input.cost:q} "
+        "--seed {wildcards.seed:q} --scale {wildcards.scale:q} --out {output.training:q} > {log:q} 2>&1"

@@ -38,8 +38,8 @@ rule collect_scores:
         root=scores_root,
         settings=settings_options,
     shell:
-        "python {input.script} --scale {wildcards.scale} --scores-root {params.root} {params.settings} "
-        "--out {output.scores} > {log} 2>&1"
+        "python {input.script:q} --scale {wildcards.scale:q} --scores-root {params.root:q} {params.settings:q} "
+        "--out {output.scores:q} > {log:q} 2>&1"
 
 
 rule make_table:
@@ -72,8 +72,8 @@ rule make_table:
         settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out {output.table} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --out {output.table:q} > {log:q} 2>&1"
 
 
 rule plot_figure:
@@ -114,8 +114,8 @@ rule plot_figure:
         settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --out-pdf {output.pdf:q} --out-png {output.png:q} > {log:q} 2>&1"
 
 
 # Rows, masks, passes and sizes come from the engine as it runs, so this one knows it; no score and no weights.
@@ -152,8 +152,8 @@ rule draw_diagram:
         settings=settings_options,
         run=diagram_digest,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--out-pdf {output.pdf} --out-png {output.png} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --out-pdf {output.pdf:q} --out-png {output.png:q} > {log:q} 2>&1"
 
 
 rule make_document:
@@ -188,8 +188,9 @@ rule make_document:
         settings=settings_options,
         view=VIEW,
     shell:
-        "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} --specs {input.specs} "
-        "--claims {input.claims} --audit {input.audit} --out {output.document} --missing {output.missing} > {log} 2>&1"
+        "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} {params.settings:q} "
+        "--specs {input.specs:q} --claims {input.claims:q} --audit {input.audit:q} --out {output.document:q} "
+        "--missing {output.missing:q} > {log:q} 2>&1"
 
 
 # Needs pdflatex, so no target asks for it: snakemake --cores 1 results/tables/all.pdf
@@ -215,7 +216,7 @@ rule compile_document:
     params:
         code=code("compile_document"),
     shell:
-        "python {input.script} --tex {input.document} --out {output.pdf} > {log} 2>&1"
+        "python {input.script:q} --tex {input.document:q} --out {output.pdf:q} > {log:q} 2>&1"
 
 
 rule plot_training:
@@ -243,6 +244,7 @@ rule plot_training:
         runtime=resource("plot_training", "runtime", 10),
     params:
         code=code("plot_training"),
+        title="{run} at scale {scale}",
     shell:
-        'python {input.script} --logs {input.logs} --title "{wildcards.run} at scale {wildcards.scale}" '
-        "--out-pdf {output.pdf} --out-png {output.png} --out-tsv {output.table} > {log} 2>&1"
+        "python {input.script:q} --logs {input.logs:q} --title {params.title:q} --out-pdf {output.pdf:q} "
+        "--out-png {output.png:q} --out-tsv {output.table:q} > {log:q} 2>&1"

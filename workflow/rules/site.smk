@@ -48,8 +48,8 @@ rule make_table_formats:
         view=VIEW,
         format=table_format,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--format {params.format} --out {output.table} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --format {params.format:q} --out {output.table:q} > {log:q} 2>&1"
 
 
 rule make_comparison_formats:
@@ -92,8 +92,8 @@ rule make_comparison_formats:
         format=table_format,
         compared=comparison_digest,
     shell:
-        "python {input.script} --spec {input.spec} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--format {params.format} --out {output.table} > {log} 2>&1"
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --format {params.format:q} --out {output.table:q} > {log:q} 2>&1"
 
 
 rule make_site:
@@ -134,5 +134,5 @@ rule make_site:
         view=VIEW,
         compared=site_digest,
     shell:
-        "python {input.script} --scale {params.scale} --scores-root {params.root} {params.settings} "
-        "--trainings {input.trainings} --claims {input.claims} --audit {input.audit} --out {output.page} > {log} 2>&1"
+        "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} {params.settings:q} "
+        "--trainings {input.trainings:q} --claims {input.claims:q} --audit {input.audit:q} --out {output.page:q} > {log:q} 2>&1"

@@ -29,7 +29,7 @@ rule build_world:
         out=world_root,
         digest=plan.digest(PLAN.scale.get("world")),
     shell:
-        "python {input.script} --scale {input.scale} --datasets {input.datasets} --out {params.out} > {log} 2>&1"
+        "python {input.script:q} --scale {input.scale:q} --datasets {input.datasets:q} --out {params.out:q} > {log:q} 2>&1"
 
 
 # Retries are the profile's, as for every rule; within one job download.py has its own patience.
@@ -56,5 +56,5 @@ rule download:
         digest=download_digest,
         options=download_options,
     shell:
-        "python {input.script} --dataset {params.dataset} --datasets {input.datasets} "
-        "{params.options} --out {output.file} > {log} 2>&1"
+        "python {input.script:q} --dataset {params.dataset:q} --datasets {input.datasets:q} "
+        "{params.options:q} --out {output.file:q} > {log:q} 2>&1"

@@ -30,8 +30,8 @@ rule resolve_translator:
     params:
         digest=translator_digest,
     shell:
-        "python {input.script} --run {input.run} --task {input.task} --setting {wildcards.setting} --scale {input.scale} "
-        "--out {output.run} > {log} 2>&1"
+        "python {input.script:q} --run {input.run:q} --task {input.task:q} --setting {wildcards.setting:q} "
+        "--scale {input.scale:q} --out {output.run:q} > {log:q} 2>&1"
 
 
 rule plan_sampling_translator:
@@ -54,7 +54,7 @@ rule plan_sampling_translator:
         mem_mb=resource("plan_sampling", "mem_mb", 1000),
         runtime=resource("plan_sampling", "runtime", 10),
     shell:
-        "python {input.script} --run {input.run} --manifests {input.manifests} --out {output.plan} > {log} 2>&1"
+        "python {input.script:q} --run {input.run:q} --manifests {input.manifests:q} --out {output.plan:q} > {log:q} 2>&1"
 
 
 # As pretrain: no code among the inputs, and resumable state undeclared beside the model.
@@ -97,10 +97,11 @@ rule train_translator:
         budget=time_budget,
         shards=shards_root,
     shell:
-        "export OMP_NUM_THREADS={params.threads}; {params.launcher} {input.script} --run-file {input.run} --plan {input.plan} "
-        "--shards {params.shards} --vocabulary {input.vocabulary} --init {input.initial} --seed {wildcards.seed} "
-        "--threads {params.threads} --world-size {params.processes} {params.budget} --out {output.model} "
-        "--log-json {output.train} --cost {output.cost} --snapshots {output.snapshots} > {log} 2>&1"
+        "export OMP_NUM_THREADS={params.threads:q}; {params.launcher:q} {input.script:q} --run-file {input.run:q} "
+        "--plan {input.plan:q} --shards {params.shards:q} --vocabulary {input.vocabulary:q} --init {input.initial:q} "
+        "--seed {wildcards.seed:q} --threads {params.threads:q} --world-size {params.processes:q} {params.budget:q} "
+        "--out {output.model:q} --log-json {output.train:q} --cost {output.cost:q} --snapshots {output.snapshots:q} "
+        "> {log:q} 2>&1"
 
 
 # Alone reads the snapshots, which go when it has: at the paper's sizes those of one model are some 50 GB.
@@ -133,9 +134,9 @@ rule validate_translator:
         raw=raw_root,
         counts=line_counts,
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --recipe {input.recipe} --snapshots {input.snapshots} "
-        "--cost {input.cost} --plan {input.plan} --spm {input.vocabulary} --raw {params.raw} --counts {params.counts} "
-        "--threads {threads} --out {output.validation} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --snapshots {input.snapshots:q} "
+        "--cost {input.cost:q} --plan {input.plan:q} --spm {input.vocabulary:q} --raw {params.raw:q} "
+        "--counts {params.counts:q} --threads {threads:q} --out {output.validation:q} > {log:q} 2>&1"
 
 
 # In place of predict.
@@ -170,7 +171,7 @@ rule translate:
         counts=line_counts,
         pretrain_seed=evaluation_pretrain_seed,
     shell:
-        "export OMP_NUM_THREADS={threads}; python {input.script} --model {input.model} --spm {input.vocabulary} "
-        "--recipe {input.recipe} --raw {params.raw} --validation {input.validation} --run {wildcards.run} "
-        "--scale {wildcards.scale} --seed {wildcards.seed} --pretrain-seed {params.pretrain_seed} --counts {params.counts} "
-        "--threads {threads} --out {output.predictions} > {log} 2>&1"
+        "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --model {input.model:q} --spm {input.vocabulary:q} "
+        "--recipe {input.recipe:q} --raw {params.raw:q} --validation {input.validation:q} --run {wildcards.run:q} "
+        "--scale {wildcards.scale:q} --seed {wildcards.seed:q} --pretrain-seed {params.pretrain_seed:q} "
+        "--counts {params.counts:q} --threads {threads:q} --out {output.predictions:q} > {log:q} 2>&1"

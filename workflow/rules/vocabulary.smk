@@ -25,7 +25,7 @@ rule plan_sampling_vocabulary:
         code=code("plan_sampling"),
         alpha=PLAN.scale["vocabulary"].get("alpha", 0.3),
     shell:
-        "python {input.script} --counts {input.counts} --alpha {params.alpha} --out {output.plan} > {log} 2>&1"
+        "python {input.script:q} --counts {input.counts:q} --alpha {params.alpha:q} --out {output.plan:q} > {log:q} 2>&1"
 
 
 rule train_vocabulary:
@@ -49,7 +49,7 @@ rule train_vocabulary:
         source=vocabulary_arguments,
         digest=plan.digest(PLAN.scale["vocabulary"]),
     shell:
-        "python {input.script} {params.source} --out {output.model} > {log} 2>&1"
+        "python {input.script:q} {params.source:q} --out {output.model:q} > {log:q} 2>&1"
 
 
 # The manifest is the output; the three arrays beside it are written first and carry their checksums in it.
@@ -73,5 +73,5 @@ rule encode_corpus:
     params:
         code=code("encode_corpus"),
     shell:
-        "python {input.script} --text {input.text} --vocabulary {input.vocabulary} --threads {threads} "
-        "--out {output.manifest} > {log} 2>&1"
+        "python {input.script:q} --text {input.text:q} --vocabulary {input.vocabulary:q} --threads {threads:q} "
+        "--out {output.manifest:q} > {log:q} 2>&1"

@@ -157,11 +157,18 @@ def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
     return datasets
 
 
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
 def _url_problem(url: str) -> str | None:
     if not url.startswith(("https://", "http://")):
         return "does not begin with https:// or http://"
     if "?" in url or "#" in url or " " in url:
         return "has a query, a fragment or a blank, which have no place in a mirror's <host>/<path>"
+    # The path becomes a file's name, in shells, logs and job schedulers: no character that any of them reads as more.
+    if strange := re.search(r"[^A-Za-z0-9._~%+,=@:/-]", path_of(url)):
+        return f"holds {strange.group()!r}; write it percent-encoded, as {_percent(strange.group())}"
     parts = path_of(url).split("/")
     if len(parts) < 2 or not parts[-1]:
         return "names no file; give the whole address of one file"

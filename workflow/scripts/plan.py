@@ -568,6 +568,11 @@ def _check_checkpoint(config: Config, name: str) -> None:
     _check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     if len({"hub", "folder"} & set(run["source"])) != 1:
         raise UserError(f"{shown}, source: give either 'hub' (a name on the hub) or 'folder', not both")
+    folder = run["source"].get("folder", "")
+    if strange := next((letter for letter in folder if letter in "{}" or not letter.isprintable()), None):
+        raise UserError(
+            f"{shown}, source.folder: {folder!r} holds {strange!r}, which no rule can name; rename the folder"
+        )
     if hub := run["source"].get("hub"):
         ids = checkpoint_ids(config, hub)
         if f"{HUB}{hub}/config.json" not in ids or not any(id_.endswith(WEIGHTS) for id_ in ids):
