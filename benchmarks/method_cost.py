@@ -27,7 +27,6 @@ sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
 from loader_throughput import make_sources  # noqa: E402
 
-import plan  # noqa: E402
 import pretrain  # noqa: E402
 from common.typed import build  # noqa: E402
 from engine import cost  # noqa: E402
@@ -35,6 +34,9 @@ from engine.config import RunConfig  # noqa: E402
 from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
+from plan.config import Config  # noqa: E402
+from plan.load import load_config  # noqa: E402
+from plan.runs import resolve_run  # noqa: E402
 
 BASELINE = "xlm"
 METHODS = ("xlm-r", BASELINE, "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")
@@ -42,9 +44,9 @@ COUNTINGS = {"ours": "flops", "papers": "flops_by_the_papers_counting"}
 SHAPE = ("layers", "width", "heads", "ffn")
 
 
-def shaped(config: plan.Config, name: str, arguments: argparse.Namespace) -> RunConfig:
+def shaped(config: Config, name: str, arguments: argparse.Namespace) -> RunConfig:
     """The run as its paper has it, at the benchmark's size, without its warming up: every part of it at work."""
-    values = plan.resolve_run(config, name)
+    values = resolve_run(config, name)
     deep = values["model"]["layers"]
     for objective in values["objectives"]:
         options = objective.get("options", {})
@@ -128,7 +130,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    config = plan.load_config(REPOSITORY, {"scale": "paper", "runs": None})
+    config = load_config(REPOSITORY, {"scale": "paper", "runs": None})
     names = list(dict.fromkeys([BASELINE, *arguments.methods]))
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:

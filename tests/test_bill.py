@@ -16,18 +16,23 @@ import pytest
 import torch
 import yaml
 
-import allocation
 import bill
 import finetune
-import plan
 import pretrain
 from billing import jobs
 from billing import pricing as billing
 from common.errors import UserError
+from common.identity import run_hash
 from engine import checkpoint, cost
 from engine.config import content_hash, load_run
 from engine.model import Block, CrossAttention, ModelConfig
 from engine.shards import read_manifest
+from plan import allocation
+from plan.claimed import all_needs
+from plan.load import load_config
+from plan.recipes import bitext_settings, recipe_of, resolve_recipe, trained_as
+from plan.runs import resolve_run
+from plan.translators import resolve_translator
 from small_corpus import VOCABULARY
 from test_every_mix import MIXES, write
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)
@@ -40,7 +45,7 @@ def machines(repository):
 
 @pytest.fixture(scope="module")
 def paper(repository):
-    return plan.load_config(repository, {"scale": "paper"})
+    return load_config(repository, {"scale": "paper"})
 
 
 def rate_of(machines: dict, name: str = "h100") -> billing.Rate:
@@ -111,7 +116,7 @@ def test_made_up_text_has_the_assumed_lines_and_fills_rows(paper, tmp_path):
     for kind in ("mono", "bitext"):
         about = read_manifest(sources[kind][0].manifests[0])
         assert about["tokens"] / about["sentences"] == pytest.approx(30, rel=0.08)
-    run = billing.run_config(plan.resolve_run(paper, "xlm-r"), 250002)
+    run = billing.run_config(resolve_run(paper, "xlm-r"), 250002)
     estimate = billing.estimate_training(run, sources, 1, "")
     slots = run.batch.rows * run.batch.row_length * run.schedule.steps
     assert 0.9 * slots < estimate.seen["mmlm"].tokens < slots
@@ -178,7 +183,7 @@ def test_activations_are_those_that_autograd_keeps(precision, cross, dropout):
 
 
 def test_what_does_not_fit_gets_rows_that_do(paper):
-    values = plan.resolve_run(paper, "xlm-r-large")
+    values = resolve_run(paper, "xlm-r-large")
     run, size = billing.run_config(values, 250002), billing.size_of(values, 250002)
     room = 24e9
     rows = billing.rows_that_fit(run, size, 64, room)
@@ -368,7 +373,7 @@ def bills(bare, machines):
 
 def test_a_world_that_is_not_there_yet_is_not_charged_the_size_of_the_real_corpus(bare, repository, machines, tmp_path):
     """A plain `make plan` on a fresh clone: mini's text is megabytes, CC-100's 590 GB."""
-    mini = dataclasses.replace(plan.load_config(repository, {"scale": "mini"}), root=bare.root)
+    mini = dataclasses.replace(load_config(repository, {"scale": "mini"}), root=bare.root)
     pricing = billing.Pricing(mini, machines, rate_of(machines), tmp_path)
     world, line = mini.scale["world"], 12 * 8.0  # tokens of a line and bytes of a token that are assumed
     documents = {"en": world["documents"], "hi": world["documents"] * 0.5}
@@ -404,7 +409,7 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert finetuning.seconds == pytest.approx(start + 12 * 1.5e-3 * 5 * math.ceil(392702 / 32))
     assert finetuning.seconds > 3 * finetuning.flops / 989.4e12 and "1.5 ms a trained block" in finetuning.basis
     # what it keeps, while the new one is written: weights, moments, best weights
-    size = billing.size_of(plan.resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
+    size = billing.size_of(resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
     assert billing.KEPT_AFTER == finetune.Bookmark.seconds < finetuning.seconds
     assert finetuning.scratch == 2 * 4 * size * (3 + 1) and prediction.scratch == 0
     assert prediction.tokens == 15 * 5010 * 54
@@ -415,11 +420,11 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
 def everything(bare, machines):
     """At the paper's size, whatever tables select: each run, and each task and setting with the recipe of some run."""
     asked = [job(0, "pretrain", run=run, seed="1") for run in bare.pretrained]
-    for run, task, setting in plan.all_needs(bare):
+    for run, task, setting in all_needs(bare):
         if run in {*bare.pretrained, *bare.imported}:
-            trained = plan.trained_as(bare, task, setting)
+            trained = trained_as(bare, task, setting)
             kind = "train_translator" if bare.tasks[task]["kind"] == "translation" else None
-            kind = kind or ("finetune_retrieval" if setting in plan.bitext_settings(bare, task) else "finetune")
+            kind = kind or ("finetune_retrieval" if setting in bitext_settings(bare, task) else "finetune")
             rules = [kind] if trained == (task, setting) else []
             rules += ["translate", "validate_translator"] if kind == "train_translator" else ["predict"]
             asked += [job(0, rule, run=run, task=task, setting=setting, seed="1") for rule in rules]
@@ -429,7 +434,7 @@ def everything(bare, machines):
 def test_every_run_and_every_task_has_a_price(bare, everything):
     assert len(everything) > 500
     for own in everything:
-        steps = plan.resolve_run(bare, own.job.wildcards["run"]).get("schedule", {}).get("steps")
+        steps = resolve_run(bare, own.job.wildcards["run"]).get("schedule", {}).get("steps")
         assert (own.flops > 0 and own.seconds > 0) or (own.job.rule == "pretrain" and not steps), own.job.name
         assert own.basis and (
             own.memory > 0 or own.job.rule in ("predict", "translate", "validate_translator") or not steps
@@ -442,7 +447,7 @@ def test_nodes_are_given_by_flops_that_are_near_the_bill_s(bare, everything):
     for own in everything:
         if own.job.rule in ("pretrain", "train_translator") and own.flops:
             asked = [own.job.wildcards[name] for name in names if name in own.job.wildcards]
-            resolve = plan.resolve_run if own.job.rule == "pretrain" else plan.resolve_translator
+            resolve = resolve_run if own.job.rule == "pretrain" else resolve_translator
             rough = allocation.rough_flops(resolve(bare, *asked))
             assert 1 / 1.5 < rough / own.flops < 1.5, own.job.name
     priced = {own.job.wildcards["run"] for own in everything if own.job.rule == "pretrain"}
@@ -452,7 +457,7 @@ def test_nodes_are_given_by_flops_that_are_near_the_bill_s(bare, everything):
 def test_a_fine_tuning_in_bf16_holds_copies_of_the_weights(bare, machines):
     def priced(precision: str) -> billing.Bill:
         pricing = billing.Pricing(bare, machines, rate_of(machines), Path("none"))
-        own, run = billing.Bill(SOME[4], devices=1), plan.resolve_run(bare, "xlm-r")
+        own, run = billing.Bill(SOME[4], devices=1), resolve_run(bare, "xlm-r")
         pricing.finish_finetuning(own, billing.run_config(run, 250002).model, run, {"precision": precision}, 0, 0)
         return own
 
@@ -468,7 +473,7 @@ def test_small_steps_cost_time_on_gpus_alone(bare, machines):
     start, step = machines["assumed"]["start"]["gpu"], machines["assumed"]["step"]
     retrieval, translation = billing.price(bare, machines, rate_of(machines), asked)
     assert retrieval.seconds == pytest.approx(start + 200000 * 7 * step)
-    recipe = plan.resolve_recipe(bare, "wmt14-en-de", "random-init", plan.recipe_of(bare, "transformer-big"))
+    recipe = resolve_recipe(bare, "wmt14-en-de", "random-init", recipe_of(bare, "transformer-big"))
     batches = recipe["recipe"]["snapshots"] * recipe["counts"]["dev"]["de"] / 64
     assert translation.seconds == pytest.approx(start + batches * 32 * 6 * step / 3)
     without = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
@@ -585,7 +590,7 @@ def test_the_script_bills_the_smoke_scale(repository, tmp_path):
 def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path):  # noqa: F811
     """Of its own state alone: not of another seed, and not of a run that has changed since."""
     config = dataclasses.replace(bare, root=tmp_path)
-    values = plan.resolve_run(bare, "xlm-r")
+    values = resolve_run(bare, "xlm-r")
     place = tmp_path / "results/paper/runs/xlm-r"
     place.mkdir(parents=True)
     (tmp_path / "results/paper/shards").symlink_to(corpus / "shards")
@@ -596,7 +601,7 @@ def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path
 
     whole = priced("1")
     data = content_hash((corpus / "plan.tsv").read_text())
-    folder = place / "seed-1/state" / content_hash([plan.run_hash(values)[:16], data, 1])
+    folder = place / "seed-1/state" / content_hash([run_hash(values)[:16], data, 1])
     for step in (0.25, 0.5):
         checkpoint.save_state(folder, round(step * values["schedule"]["steps"]), {}, 2)
     checkpoint.save_state(folder.with_name("another"), values["schedule"]["steps"], {}, 2)

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import yaml
 
-import claims
 import evaluate_claims as ledger
-import plan
 from common.errors import UserError
 from made_up import entry, write_score
+from plan import claims
+from plan.claimed import all_needs, claim_needs, untestable
+from plan.load import load_config
+from plan.needs import canonical_run, needs
 from report.bootstrap import MOST_SEEDS, Term, central_share, estimate, quantile_of_t, seeds_to_decide
 from report.scores import packed_items
 from report.tables import PUBLISHED_ERROR, XTREME, read_rows
@@ -146,7 +148,7 @@ LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")
 
 @pytest.fixture(scope="module")
 def config(repository):
-    return plan.load_config(repository, {"scale": "mini", "runs": "all"})
+    return load_config(repository, {"scale": "mini", "runs": "all"})
 
 
 @pytest.fixture
@@ -249,7 +251,7 @@ def test_too_few_seeds_is_undecided_and_no_file_is_no_data(config, roots):
 
 
 def test_a_run_that_is_not_trained_has_no_data(repository, roots):
-    few = plan.load_config(repository, {"scale": "mini", "runs": ["xlm-r"]})
+    few = load_config(repository, {"scale": "mini", "runs": ["xlm-r"]})
     write_items(roots[0], RUNS["good"], mean=80)
     write_items(roots[0], RUNS["bad"], mean=60)
     result = judge(few, roots, better={"run": RUNS["good"], "than": RUNS["bad"], **XNLI})
@@ -257,7 +259,7 @@ def test_a_run_that_is_not_trained_has_no_data(repository, roots):
 
 
 def test_reference_scores_that_are_not_kept(repository, roots):
-    kept = plan.load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    kept = load_config(repository, {"scale": "mini", "scores_from": "reference"})
     result = judge(kept, roots, better={"run": RUNS["good"], "than": RUNS["bad"], **XNLI})
     assert result.verdict == "no data" and result.reason.endswith("not among the reference scores")
 
@@ -337,7 +339,7 @@ def test_a_checkpoint_has_one_number_but_where_it_is_fine_tuned(repository, tmp_
     """Fine-tuned with one seed of three it is one draw of many, and no verdict follows."""
     shutil.copytree(repository / "config", tmp_path / "config")
     (tmp_path / "config/runs/mine.yaml").write_text(CHECKPOINT, encoding="utf-8")
-    own = plan.load_config(tmp_path, {"scale": "mini", "runs": "all"})
+    own = load_config(tmp_path, {"scale": "mini", "runs": "all"})
     write_items(roots[0], "mine", seeds=1, mean=mean)
     write_items(roots[0], "xlm-r", mean=60, of_seeds=1)
     result = judge(own, roots, better={"run": "mine", "than": "xlm-r", **XNLI})
@@ -386,7 +388,7 @@ def write_curves(config, root, run, setting, curves):
             entry("de", value, "sacrebleu-by-update", None) | {"update": update, "epoch": update / 8}
             for update, value in curve.items()
         ]
-        write_score(root, plan.canonical_run(config, run, "wmt14-en-de"), "wmt14-en-de", setting, seed, scores)
+        write_score(root, canonical_run(config, run, "wmt14-en-de"), "wmt14-en-de", setting, seed, scores)
 
 
 @pytest.mark.parametrize(
@@ -537,7 +539,7 @@ def test_xtreme_average_is_that_of_the_tables(config):
 
 def test_seeds_that_share_their_encoder_count_once(repository, roots, config):
     """Retrieval reads the encoder as it is: five seeds of fine-tuning from one pre-training are one number."""
-    shared = plan.load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
+    shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
     for run, value in (("xlm", 30.0), ("xlm-r", 10.0)):
         for seed in range(1, 6):
             scores = [entry(code, value + (seed - 1) % 3, "accuracy", 0.25, 3, "both") for code in LANGUAGES[:2]]
@@ -646,36 +648,36 @@ def test_the_best_layer_of_xlm_e_is_compared_with_that_of_xlm_r(config):
         ]
         assert ((9, 12), (7, 12)) in depths
         assert all(f"layer {of[0]}" in claim["says"] for pair in depths for of in pair if of[0])
-        assert plan.untestable(config, claim) == "layers 9 and 7 of 12 are both layer 2 of the model here"
+        assert untestable(config, claim) == "layers 9 and 7 of 12 are both layer 2 of the model here"
 
 
 def test_the_cost_of_one_training_is_no_finding_where_the_scale_sets_the_steps(config, repository):
     claim = next(claim for claim in config.claims if claim["id"] == "xlm-e-one-percent")
-    assert "as many steps" in plan.untestable(config, claim)
-    assert plan.untestable(plan.load_config(repository, {"scale": "paper"}), claim) is None
+    assert "as many steps" in untestable(config, claim)
+    assert untestable(load_config(repository, {"scale": "paper"}), claim) is None
 
 
 def test_a_plain_plan_trains_nothing_for_a_claim(repository):
     """Claims on runs that are not chosen ask for nothing, and those on others for no run of their own."""
-    few = plan.load_config(repository, {"scale": "mini"})
-    assert plan.claim_needs(few)
-    assert {run for run, _, _ in plan.claim_needs(few)} <= {plan.canonical_run(few, run) for run in few.selected}
-    every = plan.load_config(repository, {"scale": "mini", "runs": "all"})
-    assert {run for run, _, _ in plan.claim_needs(every)} > {run for run, _, _ in plan.claim_needs(few)}
-    assert set(plan.claim_needs(every)) <= set(plan.all_needs(every))
+    few = load_config(repository, {"scale": "mini"})
+    assert claim_needs(few)
+    assert {run for run, _, _ in claim_needs(few)} <= {canonical_run(few, run) for run in few.selected}
+    every = load_config(repository, {"scale": "mini", "runs": "all"})
+    assert {run for run, _, _ in claim_needs(every)} > {run for run, _, _ in claim_needs(few)}
+    assert set(claim_needs(every)) <= set(all_needs(every))
 
 
 def test_a_part_of_the_document_computes_nothing_for_claims(repository):
     """The claims beside a table rest on its scores alone, and on trainings that it needs anyway."""
-    one = plan.load_config(repository, {"scale": "mini", "runs": "all", "items": ["ernie-m/table-08"]})
-    found = set(plan.needs(one, one.tables["ernie-m/table-08"]))
-    assert set(plan.all_needs(one)) == found
+    one = load_config(repository, {"scale": "mini", "runs": "all", "items": ["ernie-m/table-08"]})
+    found = set(needs(one, one.tables["ernie-m/table-08"]))
+    assert set(all_needs(one)) == found
     assert {claim["id"] for claim in one.claims} > {"ernie-m-small-conll", "ernie-m-small-xnli", "ernie-m-cost"}
-    assert set(plan.claim_needs(one)) <= found and all(claim["paper"] == "ernie-m" for claim in one.claims)
-    paper = plan.load_config(repository, {"scale": "mini", "runs": "all", "papers": ["ppa"]})
-    assert set(plan.claim_needs(paper)) <= {need for spec in paper.specs.values() for need in plan.needs(paper, spec)}
+    assert set(claim_needs(one)) <= found and all(claim["paper"] == "ernie-m" for claim in one.claims)
+    paper = load_config(repository, {"scale": "mini", "runs": "all", "papers": ["ppa"]})
+    assert set(claim_needs(paper)) <= {need for spec in paper.specs.values() for need in needs(paper, spec)}
     assert "ppa-tlm" in {claim["id"] for claim in paper.claims}
-    assert not plan.load_config(repository, {"scale": "mini", "items": ["ernie-m/figure-02"]}).claims
+    assert not load_config(repository, {"scale": "mini", "items": ["ernie-m/figure-02"]}).claims
 
 
 def test_a_part_without_claims_says_so(monkeypatch, repository, roots, tmp_path):
@@ -734,7 +736,7 @@ def test_slips_are_found_when_the_plan_is_read(repository, tmp_path, claim, mess
     file = tmp_path / "config/claims.yaml"
     file.write_text(yaml.safe_dump({"claims": [claim]}))
     with pytest.raises(UserError, match=r"^config/claims\.yaml, .*" + message):
-        plan.load_config(tmp_path, {"scale": "mini"})
+        load_config(tmp_path, {"scale": "mini"})
 
 
 def test_other_shapes_of_the_file(repository, tmp_path):
@@ -747,9 +749,9 @@ def test_other_shapes_of_the_file(repository, tmp_path):
     ):
         file.write_text(yaml.safe_dump(content))
         with pytest.raises(UserError, match=message):
-            plan.load_config(tmp_path, {"scale": "mini"})
+            load_config(tmp_path, {"scale": "mini"})
     file.write_text(yaml.safe_dump({"claims": [GOOD]}))
-    assert [claim["id"] for claim in plan.load_config(tmp_path, {"scale": "mini"}).claims] == ["good"]
+    assert [claim["id"] for claim in load_config(tmp_path, {"scale": "mini"}).claims] == ["good"]
 
 
 def test_a_quoted_cell_that_is_not_printed(repository):

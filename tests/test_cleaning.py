@@ -275,7 +275,7 @@ def test_script_share() -> None:
 
 
 def test_every_script_of_the_language_table_is_known(repository: Path) -> None:
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     for language in load_languages(repository / "config/languages.tsv").values():
         tf.script_names(language.script)
@@ -299,7 +299,7 @@ def real_lines(mirror: Path, code: str) -> list[str]:
 
 @pytest.mark.parametrize("code", ["en", "de", "fi", "ru", "hi", "ar", "th", "zh-Hans", "zh-Hant", "ja", "ko", "vi"])
 def test_filters_leave_real_text_of_many_scripts_alone(mirror: Path, repository: Path, code: str) -> None:
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     languages = load_languages(repository / "config/languages.tsv")
     limits = load_thresholds(repository / "config/cleaning.yaml", "mono")

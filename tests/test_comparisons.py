@@ -12,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
-import compare_specs
 import compile_document
 import count_corpus
 import make_comparison
 import make_document
-import plan
+import plan.needs
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from made_up import entry, write_score
+from plan import compare_specs
+from plan.claimed import counted_data
+from plan.load import load_config
+from plan.needs import canonical_run, comparison_digest
+from plan.recipes import recipe_of, resolve_recipe
+from plan.runs import resolve_run
 from report import comparisons
 from report.comparisons import OURS, PRINTED, SCALE, is_printed, written
 from report.tables import Context, build, load_context, load_spec
@@ -85,7 +90,7 @@ def edit(root: Path, file: str, old: str, new: str) -> None:
 
 
 def test_every_item_that_is_no_result_is_compared(bare):
-    config = plan.load_config(bare, {"scale": "mini"})
+    config = load_config(bare, {"scale": "mini"})
     found = {item: next(iter(spec["compare"])) for item, spec in config.tables.items() if "compare" in spec}
     assert found == {item: kind for kind, items in ITEMS.items() for item in items}
 
@@ -255,15 +260,13 @@ def test_a_changed_number_of_a_recipe_is_a_difference_in_its_column(tree):
 
 
 def test_the_scale_is_what_the_plan_resolves(bare):
-    config = plan.load_config(bare, {"scale": "mini"})
+    config = load_config(bare, {"scale": "mini"})
     comparison = compared(bare, "ernie-m/table-11")
     for heading, run in (("Small", "ernie-m-small"), ("Base", "ernie-m-base"), ("Large", "ernie-m-large")):
-        resolved = plan.resolve_run(config, run)
+        resolved = resolve_run(config, run)
         assert cell(comparison, "Layers", heading, SCALE).text == str(resolved["model"]["layers"])
         assert cell(comparison, "Adam beta2", heading, SCALE).text == str(resolved["optimizer"]["betas"][1])
-    recipe = plan.resolve_recipe(config, "xnli", "cross-lingual-transfer", plan.recipe_of(config, "xlm-e-base"))[
-        "recipe"
-    ]
+    recipe = resolve_recipe(config, "xnli", "cross-lingual-transfer", recipe_of(config, "xlm-e-base"))["recipe"]
     comparison = compared(bare, "xlm-e/table-07")
     assert cell(comparison, "Epochs", "XNLI", SCALE).text == str(recipe["epochs"])
     assert cell(comparison, "Learning rate", "XNLI", SCALE).text == "5e-4" and recipe["peak_lr"] == 5e-4
@@ -272,20 +275,20 @@ def test_the_scale_is_what_the_plan_resolves(bare):
 @pytest.mark.parametrize("item", ["ernie-m/table-12", "ernie-m/table-13", "ernie-m/table-14", "xlm-e/table-07"])
 def test_the_papers_recipes_are_those_that_the_plan_resolves(bare, item):
     """As written, by another way: the resolved recipe at the paper's scale, which adds a precision alone."""
-    config = plan.load_config(bare, {"scale": "paper"})
+    config = load_config(bare, {"scale": "paper"})
     for column in load_spec(bare / f"config/tables/{item}.yaml")["compare"]["hyperparameters"]["columns"]:
         run, task, setting = column["run"], column["task"], column["setting"]
-        resolved = plan.resolve_recipe(config, task, setting, plan.recipe_of(config, run))["recipe"]
+        resolved = resolve_recipe(config, task, setting, recipe_of(config, run))["recipe"]
         own = comparisons.as_written(config, run, task, setting).recipe
         assert own | {"precision": "bf16"} == {key: value for key, value in resolved.items() if key != "name"}
 
 
 def test_resolving_a_run_changes_no_run_as_it_is_written(bare):
-    config = plan.load_config(bare, {"scale": "paper"})
-    before = json.dumps(plan.load_config(bare, {"scale": "paper"}).runs, sort_keys=True)
-    small = dataclasses.replace(config, scale=plan.load_config(bare, {"scale": "mini"}).scale, _resolved={}, _hashes={})
+    config = load_config(bare, {"scale": "paper"})
+    before = json.dumps(load_config(bare, {"scale": "paper"}).runs, sort_keys=True)
+    small = dataclasses.replace(config, scale=load_config(bare, {"scale": "mini"}).scale, _resolved={}, _hashes={})
     for run in small.runs:
-        plan.resolve_run(small, run)
+        resolve_run(small, run)
     assert json.dumps(small.runs, sort_keys=True) == before
 
 
@@ -321,7 +324,7 @@ def gated_bias_by_hand(layers: int, h: int, heads: int) -> int:
     ],
 )
 def test_parameters_are_those_by_hand(bare, run, expected):
-    config = plan.load_config(bare, {"scale": "paper"})
+    config = load_config(bare, {"scale": "paper"})
     found = comparisons.parameters(comparisons.as_written(config, run))
     if run == "mbert":  # and the judge of two neighbours
         assert 0 <= found - expected < 600_000
@@ -338,7 +341,7 @@ def test_xlm_r_base_has_the_parameters_of_transformers(bare):
         theirs = transformers.XLMRobertaForMaskedLM(config)
     tied = {id(weight): weight.numel() for weight in theirs.parameters()}
     segment = theirs.roberta.embeddings.token_type_embeddings.weight.numel()  # one vector, which ours has not
-    ours = comparisons.as_written(plan.load_config(bare, {"scale": "paper"}), "xlm-r")
+    ours = comparisons.as_written(load_config(bare, {"scale": "paper"}), "xlm-r")
     output = theirs.lm_head.decoder.weight
     untied = output.numel() if output is not theirs.roberta.embeddings.word_embeddings.weight else 0
     bias = theirs.lm_head.decoder.bias.numel() if theirs.lm_head.decoder.bias is not theirs.lm_head.bias else 0
@@ -346,7 +349,7 @@ def test_xlm_r_base_has_the_parameters_of_transformers(bare):
 
 
 def test_flops_are_those_of_the_cost_module(bare, loaded):  # noqa: F811
-    config = plan.load_config(bare, {"scale": "paper"})
+    config = load_config(bare, {"scale": "paper"})
     for run in ("xlm-r", "xlm-e-base", "infoxlm-base"):
         own = comparisons.as_written(config, run)
         assert comparisons.flops_of_ours(own) == pytest.approx(total(loaded(run)), rel=1e-12)
@@ -407,14 +410,14 @@ def test_the_average_is_the_one_of_the_table_of_scores(tree):
 
 
 def test_a_comparison_needs_the_scores_of_its_own_rows_alone(bare):
-    config = plan.load_config(bare, {"scale": "mini", "runs": "all"})
-    needs = plan.needs(config, config.tables["xlm-e/table-02"])
+    config = load_config(bare, {"scale": "mini", "runs": "all"})
+    needs = plan.needs.needs(config, config.tables["xlm-e/table-02"])
     assert {task for _, task, _ in needs} == set(TASKS)
     assert {run for run, _, _ in needs} == {
-        plan.canonical_run(config, row["run"]) for row in config.tables["xlm-e/table-02"]["compare"]["models"]["rows"]
+        canonical_run(config, row["run"]) for row in config.tables["xlm-e/table-02"]["compare"]["models"]["rows"]
     }
-    assert set(needs) <= set(plan.needs(config, config.tables["xlm-e/table-01"]))
-    assert not any(plan.needs(config, config.tables[item]) for item in ALL if item != "xlm-e/table-02")
+    assert set(needs) <= set(plan.needs.needs(config, config.tables["xlm-e/table-01"]))
+    assert not any(plan.needs.needs(config, config.tables[item]) for item in ALL if item != "xlm-e/table-02")
 
 
 # --- corpora --------------------------------------------------------------------------------------------------------
@@ -523,8 +526,8 @@ def test_pairs_are_counted_by_resource_and_a_setting_takes_its_limit(tree):
 
 
 def test_a_total_is_that_of_all_pairs_that_the_run_reads(tree):
-    config = plan.load_config(tree, {"scale": "paper"})
-    sources = compare_specs.pairs_read(plan.resolve_run(config, "veco-large"))
+    config = load_config(tree, {"scale": "paper"})
+    sources = compare_specs.pairs_read(resolve_run(config, "veco-large"))
     write_counts(tree, "paper", {(corpus, pair): 1_000 for _, corpus, pair in sources}, {})
     comparison = compared(tree, "veco/table-06", "paper")
     assert cell(comparison, "en-fr", "Pairs", SCALE).text == "2.00", "two corpora"
@@ -535,10 +538,10 @@ def test_a_total_is_that_of_all_pairs_that_the_run_reads(tree):
 
 def test_the_corpora_that_are_counted_are_those_of_the_runs(bare):
     def counted(**overrides: object) -> tuple[set[str], set[str]]:
-        mono, bitext = plan.counted_data(plan.load_config(bare, overrides))
+        mono, bitext = counted_data(load_config(bare, overrides))
         return {name for _, name in mono}, {name for _, name in bitext}
 
-    config = plan.load_config(bare, {"scale": "mini"})
+    config = load_config(bare, {"scale": "mini"})
     assert counted(scale="mini")[0] == set(config.scale["languages"])
     assert counted(scale="mini", runs=["random-init"]) == (set(), set()), (
         "nothing is cleaned for a run that reads nothing"
@@ -552,8 +555,8 @@ def test_the_corpora_that_are_counted_are_those_of_the_runs(bare):
 
 
 def digests(root: Path) -> dict[str, str]:
-    config = plan.load_config(root, {"scale": "mini"})
-    return {item: plan.comparison_digest(config, config.tables[item]) for item in ALL}
+    config = load_config(root, {"scale": "mini"})
+    return {item: comparison_digest(config, config.tables[item]) for item in ALL}
 
 
 @pytest.mark.parametrize(
@@ -610,7 +613,7 @@ WRONG = [
 def test_a_mistake_is_one_line_with_file_and_key(tree, item, old, new, told):
     edit(tree, f"config/tables/{item}.yaml", old, new)
     with pytest.raises(UserError) as caught:
-        plan.load_config(tree, {"scale": "mini"})
+        load_config(tree, {"scale": "mini"})
     assert str(caught.value).startswith(f"config/tables/{item}.yaml") and "\n" not in str(caught.value)
     assert told in str(caught.value)
 
@@ -659,8 +662,8 @@ def test_what_is_missing_is_found_without_a_model(bare):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not on PATH")
 @pytest.mark.parametrize("scale", ["mini", "paper"])
 def test_every_item_fits_its_page(tree, scale):
-    config = plan.load_config(tree, {"scale": scale, "runs": "all"})
-    mono, bitext = plan.counted_data(config)
+    config = load_config(tree, {"scale": scale, "runs": "all"})
+    mono, bitext = counted_data(config)
     huge = {code: 512_512_345_678 if scale == "paper" else 345_678 for _, code in mono}
     write_counts(tree, scale, dict.fromkeys(bitext, 60_392_550 if scale == "paper" else 6_039), huge)
     context = context_of(tree, scale, runs="all")

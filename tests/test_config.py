@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import plan
+import plan.runs
 from common.errors import UserError
+from common.identity import digest
+from plan.claimed import all_needs, all_score_paths
+from plan.evidence import score_path
+from plan.load import load_cleaning, load_config
 
 SCALES = ("smoke", "mini", "small", "paper")
 
@@ -29,8 +33,8 @@ def edit(tree: Path, file: str, old: str, new: str) -> None:
 
 def message(tree: Path, **overrides: object) -> str:
     with pytest.raises(UserError) as caught:
-        config = plan.load_config(tree, overrides)
-        plan.load_cleaning(config)
+        config = load_config(tree, overrides)
+        load_cleaning(config)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -38,15 +42,15 @@ def message(tree: Path, **overrides: object) -> str:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_shipped_configuration_is_right(repository, scale):
-    config = plan.load_config(repository, {"scale": scale})
-    plan.load_cleaning(config)
-    assert plan.all_needs(config)
+    config = load_config(repository, {"scale": scale})
+    load_cleaning(config)
+    assert all_needs(config)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_key_of_a_scale_reaches_a_run_or_is_read(repository, scale):
-    config = plan.load_config(repository, {"scale": scale})
-    run = plan.resolve_run(config, "xlm-r")
+    config = load_config(repository, {"scale": scale})
+    run = plan.runs.resolve_run(config, "xlm-r")
     for section, value in config.scale.get("run_overrides", {}).items():
         if isinstance(value, dict):
             assert {key: run[section][key] for key in value} == value
@@ -342,10 +346,10 @@ def test_text_that_is_not_utf_8(tree):
 
 
 def test_a_comment_or_another_order_changes_no_digest(tree):
-    before = plan.digest(plan.resolve_run(plan.load_config(tree), "xlm"))
+    before = digest(plan.runs.resolve_run(load_config(tree), "xlm"))
     edit(tree, "config/runs/xlm.yaml", "af, am,", "am, af,")
     edit(tree, "config/runs/xlm.yaml", "  layers: 12\n  width: 768\n", "  width: 768  # wide\n  layers: 12\n")
-    assert plan.digest(plan.resolve_run(plan.load_config(tree), "xlm")) == before
+    assert digest(plan.runs.resolve_run(load_config(tree), "xlm")) == before
 
 
 def test_schemas_are_valid_and_closed(repository):
@@ -378,12 +382,12 @@ def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
     import resolve_run
     from engine.config import load_run
 
-    config = plan.load_config(repository, {"scale": scale})
+    config = load_config(repository, {"scale": scale})
     for name in config.pretrained:
         path = tmp_path / f"{name}.yaml"
         path.write_text(resolve_run.render(config, name), encoding="utf-8")
         run = load_run(path)
-        assert run.schedule.steps == plan.resolve_run(config, name)["schedule"]["steps"]
+        assert run.schedule.steps == plan.runs.resolve_run(config, name)["schedule"]["steps"]
 
 
 def test_what_the_command_line_says_is_looked_for_there(repository):
@@ -399,13 +403,13 @@ def test_what_the_command_line_says_is_looked_for_there(repository):
 
 
 def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
-    config = plan.load_config(repository, {"runs": ["alm"]})
-    assert config.listed == ["alm"] and not plan.all_needs(config)
-    assert plan.load_config(repository, {"scale": "paper"}).listed == []
-    everything = plan.load_config(repository, {"runs": "all"})
+    config = load_config(repository, {"runs": ["alm"]})
+    assert config.listed == ["alm"] and not all_needs(config)
+    assert load_config(repository, {"scale": "paper"}).listed == []
+    everything = load_config(repository, {"runs": "all"})
     assert everything.not_here == {name for name in config.runs if name.startswith("hub-")}
     assert set(everything.listed) == set(config.runs) - everything.not_here
-    assert set(plan.load_config(repository, {"scale": "paper", "runs": "all"}).listed) == set(config.runs)
+    assert set(load_config(repository, {"scale": "paper", "runs": "all"}).listed) == set(config.runs)
 
 
 def test_a_message_names_sixty_of_many(repository, tree):
@@ -414,22 +418,22 @@ def test_a_message_names_sixty_of_many(repository, tree):
 
 
 def test_every_row_without_a_run_says_why(repository):
-    for item, spec in plan.load_config(repository).specs.items():
+    for item, spec in load_config(repository).specs.items():
         for group in spec.get("groups", []):
             for row in group["rows"]:
                 assert ("run" in row) != ("without_run" in row), f"{item}: {row['label']}"
 
 
 def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
-    computed = plan.load_config(repository, {"scale": "mini"})
+    computed = load_config(repository, {"scale": "mini"})
     assert not computed.from_reference and "xlm-r-large" not in computed.selected
-    assert plan.score_path(computed, "xlm", "xnli", "s", 1) == "results/mini/scores/xlm/xnli/s/seed-1.json"
-    kept = plan.load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    assert score_path(computed, "xlm", "xnli", "s", 1) == "results/mini/scores/xlm/xnli/s/seed-1.json"
+    kept = load_config(repository, {"scale": "mini", "scores_from": "reference"})
     assert kept.from_reference and kept.selected == frozenset(kept.runs) - kept.not_here and kept.listed == []
-    assert plan.score_path(kept, "xlm", "xnli", "s", 1) == "reference/scores/mini/xlm/xnli/s/seed-1.json"
-    paths = plan.all_score_paths(kept)
+    assert score_path(kept, "xlm", "xnli", "s", 1) == "reference/scores/mini/xlm/xnli/s/seed-1.json"
+    paths = all_score_paths(kept)
     assert paths and all((repository / path).exists() for path in paths)
-    every = plan.all_score_paths(plan.load_config(repository, {"scale": "mini", "runs": "all"}))
+    every = all_score_paths(load_config(repository, {"scale": "mini", "runs": "all"}))
     assert {path.replace("reference/scores/mini", "results/mini/scores") for path in paths} <= set(every)
     few = [path for path in paths if "/xlm/" in path]
     (tmp_path / "config").symlink_to(repository / "config")
@@ -437,6 +441,6 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).symlink_to(repository / path)
     assert 0 < len(few) < len(paths)  # what is not kept is an empty cell, not a job
-    assert plan.all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
+    assert all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
     text = message(repository, scores_from="refrence")
     assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")

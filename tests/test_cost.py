@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import plan
 import pretrain
 import resolve_run
 from engine import cost
@@ -14,6 +13,7 @@ from engine.config import RunConfig, load_run
 from engine.cost import Pass, Seen
 from engine.model import ModelConfig
 from engine.options import DESCRIPTIONS
+from plan.load import load_config
 from test_every_mix import MIXES, train
 from test_pretrain import corpus  # noqa: F401  (a fixture)
 
@@ -62,7 +62,7 @@ def test_ours_is_three_forward_passes_of_matrix_products():
 
 @pytest.fixture(scope="module")
 def paper(repository):
-    return plan.load_config(repository, {"scale": "paper"})
+    return load_config(repository, {"scale": "paper"})
 
 
 @pytest.fixture

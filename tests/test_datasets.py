@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import datasets as t
 from common.errors import UserError
+from plan import datasets as t
 
 
 def codes(text: str) -> list[str]:
@@ -236,7 +236,8 @@ def test_sums_agree_with_the_mirror(table, mirror):
 
 def test_loading_is_quick_and_needs_no_package(repository):
     code = (
-        "import sys, time; sys.path.insert(0, 'workflow/scripts'); import datasets; from common import errors; "
+        "import sys, time; sys.path.insert(0, 'workflow/scripts'); "
+        "from plan import datasets; from common import errors; "
         "datasets.load_datasets(); datasets.load_languages(); "
         "outside = [n for n, m in sys.modules.items() if 'site-packages' in (getattr(m, '__file__', '') or '')]; "
         "assert not outside, outside"

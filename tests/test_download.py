@@ -18,7 +18,7 @@ import pytest
 
 import download as d
 from common.errors import UserError
-from datasets import Dataset
+from plan.datasets import Dataset
 
 SCRIPT = Path(d.__file__)
 BODY = bytes(range(256)) * 1200  # 307,200 bytes

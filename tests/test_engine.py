@@ -2,8 +2,8 @@ import pytest
 import torch
 import yaml
 
-import plan
 from common.errors import UserError
+from common.identity import run_hash
 from engine import attention_rules
 from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
@@ -13,6 +13,8 @@ from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
+from plan.load import load_config
+from plan.runs import resolve_run
 from pretrain import fill_in
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
@@ -211,12 +213,12 @@ def test_the_head_has_no_table_of_its_own():
 
 
 def test_plan_and_engine_name_a_run_by_the_same_hash(repository, tmp_path):
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     for name in ("xlm-r", "xlm", "random-init"):
-        resolved = plan.resolve_run(config, name)
+        resolved = resolve_run(config, name)
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(resolved))
         run = fill_in(load_run(tmp_path / "run.yaml"), 500, tmp_path / "run.yaml")
-        assert plan.run_hash(resolved).startswith(run.run_hash) and len(run.run_hash) == 16
+        assert run_hash(resolved).startswith(run.run_hash) and len(run.run_hash) == 16
 
 
 @pytest.mark.parametrize("name", ["full", "own_side", "own_side_so_far", "other_side", "camlm", "camlm_siblings"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import plan
+from plan.code import local_imports
 from test_dag import copy_tree
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ def rules() -> list[tuple[str, str, str]]:
 def test_an_environment_has_what_its_rules_import(rule):
     name, script, environment = rule
     path = REPOSITORY / f"workflow/scripts/{script}.py"
-    files = [path, *map(Path, plan.local_imports(path))]
+    files = [path, *map(Path, local_imports(path))]
     local = {one.stem for one in (REPOSITORY / "workflow/scripts").iterdir()}
     foreign = set().union(*map(imports, files)) - local - set(sys.stdlib_module_names)
     foreign -= {module for module, users in FOR_ONE_USE.items() if not name.startswith(users)}

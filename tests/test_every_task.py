@@ -14,7 +14,6 @@ import yaml
 
 import finetune
 import finetune_retrieval
-import plan
 import predict
 import score
 from build_world import build_world
@@ -23,12 +22,14 @@ from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
+from plan.load import load_config
+from plan.recipes import bitext_settings, resolve_recipe, setting_jobs, task_languages, trained_as
 from report.scores import selection_of
 from tasks import task_module
 from test_world import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-CONFIG = plan.load_config(REPOSITORY, {"scale": "smoke"})
+CONFIG = load_config(REPOSITORY, {"scale": "smoke"})
 # Written down, so that a task or a setting that goes missing is missed.
 SETTINGS_OF = {
     "bucc": ["best-xnli-model", "zero-shot-retrieval"],
@@ -45,9 +46,7 @@ SETTINGS_OF = {
 }
 # One language of a setting with a model for each; the others differ in nothing.
 JOBS = sorted(
-    (task, plan.setting_jobs(CONFIG, task, setting)[0])
-    for task, settings in SETTINGS_OF.items()
-    for setting in settings
+    (task, setting_jobs(CONFIG, task, setting)[0]) for task, settings in SETTINGS_OF.items() for setting in settings
 )
 
 
@@ -90,20 +89,20 @@ def call(module, **options) -> None:
 
 def recipe_file(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
     path = tiny.folder / f"{task}.{job}.{name}.yaml"
-    path.write_text(yaml.safe_dump(plan.resolve_recipe(CONFIG, task, job, name)))
+    path.write_text(yaml.safe_dump(resolve_recipe(CONFIG, task, job, name)))
     return path
 
 
 def weights_of(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
     """The weights that predict, fine-tuned here if they are not yet."""
-    trained = plan.trained_as(CONFIG, task, job)
+    trained = trained_as(CONFIG, task, job)
     if trained is None:
         return tiny.folder / "encoder.safetensors"
     if (*trained, name) not in tiny.done:
         out = tiny.folder / f"{trained[0]}.{trained[1]}.{name}.safetensors"
         files = {"recipe": recipe_file(tiny, *trained, name), "encoder": tiny.folder / "encoder.safetensors"}
         files |= {"spm": tiny.spm, "out": out, "dev_json": out.with_suffix(".json")}
-        if trained[1] in plan.bitext_settings(CONFIG, trained[0]):
+        if trained[1] in bitext_settings(CONFIG, trained[0]):
             call(finetune_retrieval, **files, bitext=clean_bitext(tiny, *trained), seed=1)
         else:
             call(finetune, **files, raw=tiny.raw, seed=1)
@@ -114,7 +113,7 @@ def weights_of(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
 def clean_bitext(tiny, task: str, job: str) -> list[Path]:
     """Sentence pairs as they lie in the corpus, made of the lines of retrieval."""
     paths = []
-    for pair, corpora in plan.resolve_recipe(CONFIG, task, job, "xlm-r")["bitext"]["corpora"].items():
+    for pair, corpora in resolve_recipe(CONFIG, task, job, "xlm-r")["bitext"]["corpora"].items():
         (code,) = set(pair.split("-")) - {"en"}
         l3 = CONFIG.languages[code].tatoeba
         sides = {
@@ -150,15 +149,15 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
     out = tmp_path / "score.json"
     call(score, recipe=recipe_file(tiny, task, job), predictions=together, raw=tiny.raw, out=out)
     scored = json.loads(out.read_text())
-    resolved = plan.resolve_recipe(CONFIG, task, job, "xlm-r")
+    resolved = resolve_recipe(CONFIG, task, job, "xlm-r")
     found = {(one["language"], one["metric"]) for one in scored["scores"]}
     assert found >= {(language, metric) for language in resolved["languages"] for metric in resolved["metrics"]}
     assert scored["setting"] == job and all(0 <= one["value"] <= 100 for one in scored["scores"])
     assert all(one["chance"] is not None and one["n"] > 0 for one in scored["scores"])
     if "bitext" in resolved:
         assert "|train=de+hi+zh|" in scored["signature"]
-    trained = plan.trained_as(CONFIG, task, job)
-    recipe = plan.resolve_recipe(CONFIG, *trained, "xlm-r")["recipe"] if trained else {"selection": None}
+    trained = trained_as(CONFIG, task, job)
+    recipe = resolve_recipe(CONFIG, *trained, "xlm-r")["recipe"] if trained else {"selection": None}
     assert selection_of(scored, out) == recipe["selection"]
 
 
@@ -216,7 +215,7 @@ def test_the_model_of_another_setting_is_refused(tiny):
 COUNTED = sorted(
     task
     for task, one in CONFIG.tasks.items()
-    if task in SETTINGS_OF and {"*", *plan.task_languages(CONFIG, task)} & set(one.get("counts", {}).get("test", {}))
+    if task in SETTINGS_OF and {"*", *task_languages(CONFIG, task)} & set(one.get("counts", {}).get("test", {}))
 )
 
 
@@ -279,7 +278,7 @@ def with_one_error(kind: str, right: list | dict, labels: list[str]) -> tuple[li
 
 @pytest.mark.parametrize(("task", "job"), JOBS)
 def test_gold_as_prediction_is_perfect_and_one_error_is_not(tiny, task, job, tmp_path):
-    resolved = plan.resolve_recipe(CONFIG, task, job, "xlm-r")
+    resolved = resolve_recipe(CONFIG, task, job, "xlm-r")
     module = task_module(task)
     recipe = predict.load_recipe(recipe_file(tiny, task, job))
     measure = module.METRICS[recipe.metric].measure

@@ -25,7 +25,6 @@ from torch.nn import functional as F
 
 import export_model
 import import_checkpoint
-import plan
 from common.errors import UserError
 from common.typed import build
 from engine import formats
@@ -41,6 +40,10 @@ from engine.objectives.rtd import DiscriminatorHead
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows, sentence_rows
 from engine.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
+from plan.config import Config
+from plan.load import load_config
+from plan.runs import data_languages, resolve_run
+from plan.translators import FROM_WEIGHTS, resolve_translator
 from pretrain import PretrainingModel
 from report import model_card
 
@@ -461,8 +464,8 @@ def test_the_same_model_gives_the_same_bytes(exported, vocabulary, tmp_path):
 # Every run of config/runs
 
 
-def configuration(repository: Path) -> plan.Config:
-    return plan.load_config(repository, {"scale": "smoke"})
+def configuration(repository: Path) -> Config:
+    return load_config(repository, {"scale": "smoke"})
 
 
 SMOKE = configuration(SCRIPTS.parents[1])
@@ -473,9 +476,9 @@ TRANSLATED = ["veco-large", "deep-transformer", "mbart", "xlm-r-large", "random-
 def resolved(name: str) -> RunConfig:
     """A run at scale smoke, or `run@task` one of its translation models, with sources as the plan would have them."""
     run, _, task = name.partition("@")
-    values = plan.resolve_translator(SMOKE, run, task, plan.FROM_WEIGHTS) if task else plan.resolve_run(SMOKE, run)
+    values = resolve_translator(SMOKE, run, task, FROM_WEIGHTS) if task else resolve_run(SMOKE, run)
     config = build(RunConfig, values | {"name": name}, "")
-    others = sorted(plan.languages_of(values["data"]) - {"en"})
+    others = sorted(data_languages(values["data"]) - {"en"})
     sources = tuple(Source("bitext", "Europarl", "-".join(sorted(("en", code))), 1.0, ()) for code in others)
     objectives = tuple(dataclasses.replace(own, sources=sources) for own in config.objectives)
     return dataclasses.replace(config, objectives=objectives)
@@ -563,8 +566,8 @@ def with_run(tokenizer, vocabulary, tmp_path, repository) -> Iterator:
     def make(name: str, scale: str, *more: object) -> tuple[dict, str]:
         (tmp_path / scale).mkdir()
         trained(name, tokenizer, tmp_path / scale / "model.safetensors")
-        config = plan.load_config(repository, {"scale": scale})
-        (tmp_path / scale / "run.yaml").write_text(yaml.safe_dump(plan.resolve_run(config, name)))
+        config = load_config(repository, {"scale": scale})
+        (tmp_path / scale / "run.yaml").write_text(yaml.safe_dump(resolve_run(config, name)))
         given = ["--run-file", tmp_path / scale / "run.yaml", "--scale", repository / f"config/scales/{scale}.yaml"]
         path = tmp_path / scale / "model.safetensors"
         return front_matter(export(tmp_path / scale / "out", path, vocabulary, *given, *more))
@@ -574,10 +577,10 @@ def with_run(tokenizer, vocabulary, tmp_path, repository) -> Iterator:
 
 def test_the_card_names_the_licence_of_each_corpus(with_run, repository):
     head, text = with_run("xlm-e-base", "paper")
-    data = plan.resolve_run(plan.load_config(repository, {"scale": "paper"}), "xlm-e-base")["data"]
+    data = resolve_run(load_config(repository, {"scale": "paper"}), "xlm-e-base")["data"]
     corpora = {"cc-100"} | {name for names in data["bitext"]["corpora"].values() for name in names}
     assert set(head["data_licences"]) == corpora
-    datasets = plan.load_config(repository).datasets
+    datasets = load_config(repository).datasets
     assert head["data_licences"]["cc-100"] == datasets["cc-100/de"].licence
     assert head["data_licences"]["IITB"] == datasets["iitb/en-hi"].licence
     for corpus in corpora:
@@ -586,7 +589,7 @@ def test_the_card_names_the_licence_of_each_corpus(with_run, repository):
         assert ("unclear" in head["data_licences"][corpus]) == unclear
         assert f"| {corpus} | " in text
     assert "The licence is unclear of: " in text and "MultiUN" in text.partition("The licence is unclear of: ")[2]
-    assert head["language"] == sorted(plan.languages_of(data))
+    assert head["language"] == sorted(data_languages(data))
     assert head["library_name"] == "transformers" and head["pipeline_tag"] == "feature-extraction"
     assert "xlm-e-base" in head["tags"] and head["license"] == "other"
 
@@ -625,8 +628,8 @@ def test_the_card_says_where_the_model_comes_from(with_run, tmp_path, tokenizer)
 
 
 def test_a_published_checkpoint_has_a_licence_too(with_run, tmp_path, repository):
-    config = plan.load_config(repository, {"scale": "paper"})
-    hub, local = plan.resolve_run(config, "hub-mbert"), tmp_path / "local.yaml"
+    config = load_config(repository, {"scale": "paper"})
+    hub, local = resolve_run(config, "hub-mbert"), tmp_path / "local.yaml"
     before = tmp_path / "before.yaml"
     before.write_text(yaml.safe_dump(hub))
     local.write_text(yaml.safe_dump(hub | {"name": "mine", "source": {"folder": "somewhere"}}))
@@ -639,7 +642,7 @@ def test_a_published_checkpoint_has_a_licence_too(with_run, tmp_path, repository
 
 def test_a_run_answers_for_the_data_of_those_before_it(with_run, tmp_path):
     before = tmp_path / "before.yaml"
-    before.write_text(yaml.safe_dump(plan.resolve_run(SMOKE, "mbert")))
+    before.write_text(yaml.safe_dump(resolve_run(SMOKE, "mbert")))
     head, text = with_run("ppa-250k", "smoke", "--before", before)
     assert "cc-100" in head["data_licences"] and "`mbert`" in text
 

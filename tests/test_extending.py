@@ -8,8 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-import plan
+import plan.claims
 from common.errors import UserError
+from plan.claimed import cost_unknown, untestable
+from plan.load import load_config
+from plan.needs import unfit
+from plan.runs import not_here, resolve_run, vocabulary_path, weights_path
 from report import comparisons
 from test_dag import copy_tree, edit, snakemake
 
@@ -90,23 +94,23 @@ def test_a_run_starts_from_a_published_checkpoint(tree):
     text = (tree / "config/runs/ernie-m-base.yaml").read_text(encoding="utf-8")
     text = text.replace("name: ernie-m-base", "name: mine").replace("init: {run: xlm-r,", "init: {run: hub-xlm-r,")
     (tree / "config/runs/mine.yaml").write_text(text, encoding="utf-8")
-    config = plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
-    assert plan.resolve_run(config, "mine")["init"]["run"] == "hub-xlm-r"
+    config = load_config(tree, {"scale": "paper", "runs": ["mine"]})
+    assert resolve_run(config, "mine")["init"]["run"] == "hub-xlm-r"
     for seed in (1, 2):
-        assert plan.weights_path(config, "hub-xlm-r", seed).endswith("/hub-xlm-r/seed-1/model.safetensors")
-    assert "mine" in plan.load_config(tree, {"scale": "mini", "runs": "all"}).not_here
+        assert weights_path(config, "hub-xlm-r", seed).endswith("/hub-xlm-r/seed-1/model.safetensors")
+    assert "mine" in load_config(tree, {"scale": "mini", "runs": "all"}).not_here
     with pytest.raises(UserError, match="'hub-xlm-r' is a published checkpoint, and scale mini has made-up"):
-        plan.load_config(tree, {"scale": "mini", "runs": ["mine"]})
+        load_config(tree, {"scale": "mini", "runs": ["mine"]})
     edit(
         tree,
         "config/scales/paper.yaml",
         "vocabulary: {given: xlm-r/sentencepiece}",
         "vocabulary: {of: hub-mbert}",
     )
-    config = plan.load_config(tree, {"scale": "paper"})
-    assert plan.vocabulary_path(config) == "results/paper/runs/hub-mbert/tokenizer"
-    assert plan.vocabulary_path(config, "xlm-r") == plan.vocabulary_path(config)
-    assert plan.vocabulary_path(config, "hub-xlm-r") == "results/paper/runs/hub-xlm-r/tokenizer"
+    config = load_config(tree, {"scale": "paper"})
+    assert vocabulary_path(config) == "results/paper/runs/hub-mbert/tokenizer"
+    assert vocabulary_path(config, "xlm-r") == vocabulary_path(config)
+    assert vocabulary_path(config, "hub-xlm-r") == "results/paper/runs/hub-xlm-r/tokenizer"
 
 
 def start_from(tree: Path, name: str, start: str, extends: str = "ernie-m-base", fresh: str = "mask_languages") -> None:
@@ -142,27 +146,27 @@ def test_what_starts_from_a_checkpoint_can_be_shown_everywhere(shown):
     asked = snakemake(shown, *SMOKE, "runs=[from-mine]", "--", "tables", "exports", "models").stdout
     assert "results/smoke/runs/from-mine/seed-1/model.safetensors" in asked
     assert "results/smoke/exported/mine/seed-1" in asked and "trainings/mine" not in asked
-    config = plan.load_config(shown, {"scale": "smoke", "runs": "all"})
-    assert plan.unfit(config, "from-mine", "xnli", "cross-lingual-transfer") is None
-    assert plan.not_here(config, "from-hub") == (
+    config = load_config(shown, {"scale": "smoke", "runs": "all"})
+    assert unfit(config, "from-mine", "xnli", "cross-lingual-transfer") is None
+    assert not_here(config, "from-hub") == (
         "run from-hub starts from a published checkpoint, hub-xlm-r, and scale smoke has made-up languages"
     )
-    mini = plan.load_config(shown, {"scale": "mini", "runs": "all"})
-    assert "another shape than scale mini" in plan.unfit(mini, "from-mine", "xnli", "cross-lingual-transfer")
+    mini = load_config(shown, {"scale": "mini", "runs": "all"})
+    assert "another shape than scale mini" in unfit(mini, "from-mine", "xnli", "cross-lingual-transfer")
     with pytest.raises(UserError, match="is a published checkpoint, and scale smoke has made-up languages"):
-        plan.load_config(shown, {"scale": "smoke", "runs": ["from-hub"]})
+        load_config(shown, {"scale": "smoke", "runs": ["from-hub"]})
 
 
 def test_what_a_checkpoint_cost_nobody_knows(shown):
-    config = plan.load_config(shown, {"scale": "smoke", "runs": "all"})
+    config = load_config(shown, {"scale": "smoke", "runs": "all"})
     reason = "mine is a checkpoint: what it cost is not known"
-    assert plan.cost_unknown(config, "from-mine") == reason and plan.cost_unknown(config, "ernie-m-base") is None
+    assert cost_unknown(config, "from-mine") == reason and cost_unknown(config, "ernie-m-base") is None
     cells = comparisons._flops("flops.ours", {}, "from-mine", "1.0", "", SimpleNamespace(config=config), True)
     assert [cells[name].reason for name in (comparisons.OURS, comparisons.SCALE)] == [reason, reason]
     claim = next(claim for claim in config.claims if "cost" in claim)
-    assert plan.untestable(config, claim) is None
+    assert untestable(config, claim) is None
     text = json.dumps(claim).replace(next(iter(plan.claims.runs_of(claim))), "from-mine")
-    assert plan.untestable(config, json.loads(text)) == reason
+    assert untestable(config, json.loads(text)) == reason
 
 
 def test_a_card_has_the_scores_on_disk_whatever_is_asked_for(shown):
@@ -185,10 +189,10 @@ def test_a_card_has_the_scores_on_disk_whatever_is_asked_for(shown):
 def test_another_vocabulary_than_the_checkpoint_s_is_told_before_any_job(tree):
     start_from(tree, "mine", "hub-mbert", "ppa-250k", "ppa_contrast")
     with pytest.raises(UserError, match=r"119,547 ids, and that of scale paper has 250,002; .*\{of: hub-mbert\}"):
-        plan.load_config(tree, {"scale": "paper", "runs": ["mine"]})
+        load_config(tree, {"scale": "paper", "runs": ["mine"]})
     edit(tree, "config/scales/smoke.yaml", "vocabulary: {size: 1200,", "vocabulary: {of: hub-mbert} #")
     with pytest.raises(UserError, match=r"vocabulary\.of: run hub-mbert is a published checkpoint"):
-        plan.load_config(tree, {"scale": "smoke"})
+        load_config(tree, {"scale": "smoke"})
 
 
 WRONG = [
@@ -203,7 +207,7 @@ WRONG = [
 def test_a_wrong_checkpoint_is_told(tree, old, new, message):
     (tree / "config/runs/mine.yaml").write_text(MINE.format(folder="x").replace(old, new), encoding="utf-8")
     with pytest.raises(UserError, match=re.escape(message)) as error:
-        plan.load_config(tree, {"scale": "smoke"})
+        load_config(tree, {"scale": "smoke"})
     assert "config/runs/mine.yaml" in str(error.value)
 
 

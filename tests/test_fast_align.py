@@ -9,14 +9,21 @@ import pytest
 import yaml
 
 import fast_align
-import plan
+import plan.needs
 import score
 from archives import write_tar
 from build_world import build_world
 from common.errors import UserError
+from common.identity import run_hash
 from corpus.corpusio import zst_writer
 from engine import ibm2
 from engine.alignments import diagonal, error_rate
+from plan.claimed import all_needs, all_score_paths
+from plan.data import data_of_runs
+from plan.load import load_config
+from plan.needs import canonical_run, unfit
+from plan.recipes import resolve_recipe, task_languages
+from plan.runs import resolve_run, with_ancestors
 from report.scores import read_score_file
 from report.tables import build, load_context
 from split_corpus import open_sides, pair_suffixes
@@ -51,7 +58,7 @@ def write_clean(folder: Path, corpus: str, pair: str, pairs: list[tuple[str, str
 
 
 def write_recipe(path: Path, languages: list[str], **changes) -> Path:
-    resolved = plan.resolve_recipe(plan.load_config(REPOSITORY, {"scale": "paper"}), "word-alignment", SETTING, "any")
+    resolved = resolve_recipe(load_config(REPOSITORY, {"scale": "paper"}), "word-alignment", SETTING, "any")
     path.write_text(yaml.safe_dump({**resolved, "languages": languages, **changes}))
     return path
 
@@ -182,11 +189,11 @@ def test_score_has_no_layers_of_it(made_up):
     scored = json.loads(path.read_text())
     assert scored["signature"] == "error-rate|aligner=fast_align+grow-diag-final-and|version=1"
     assert (scored["run"], scored["pretrain_seed"]) == ("fast-align", None)
-    assert scored["run_hash"] == plan.run_hash(fast_align.read_run(made_up.folder / "run.yaml"))[:16]
+    assert scored["run_hash"] == run_hash(fast_align.read_run(made_up.folder / "run.yaml"))[:16]
 
 
 def test_it_beats_the_diagonal_on_the_world_and_learns_from_its_pairs(tmp_path):
-    config = plan.load_config(REPOSITORY, {"scale": "smoke"})
+    config = load_config(REPOSITORY, {"scale": "smoke"})
     world = config.scale["world"] | {"documents": 20, "languages": {"en": 1.0, "de": 1.0, "hi": 1.0}}
     world |= {"bitext": {"de": ["Europarl"], "hi": ["IITB"]}}
     build_world(world, REPOSITORY / "config/datasets.tsv", tmp_path / "raw")
@@ -216,20 +223,20 @@ def test_it_beats_the_diagonal_on_the_world_and_learns_from_its_pairs(tmp_path):
 
 @pytest.mark.parametrize("scale", ["smoke", "mini", "small", "paper"])
 def test_an_aligner_has_pairs_and_nothing_else_of_a_scale(repository, scale):
-    config = plan.load_config(repository, {"scale": scale, "runs": "all"})
-    resolved = plan.resolve_run(config, "fast-align")
+    config = load_config(repository, {"scale": scale, "runs": "all"})
+    resolved = resolve_run(config, "fast-align")
     assert resolved.keys() == {"name", "kind", "numerics", "data"}
     corpora = config.runs["fast-align"]["data"]["bitext"]["corpora"]
-    kept = ["-".join(sorted((code, "en"))) for code in plan.task_languages(config, "word-alignment")]
+    kept = ["-".join(sorted((code, "en"))) for code in task_languages(config, "word-alignment")]
     assert resolved["data"]["bitext"]["corpora"] == {pair: corpora[pair] for pair in kept}
     assert ("limit" in resolved["data"]["bitext"]) != config.has_world
-    assert plan.data_of_runs(config, ["fast-align"]) == ([], sorted((corpora[pair][0], pair) for pair in kept))
-    assert plan.canonical_run(config, "fast-align") == "fast-align"
-    assert plan.with_ancestors(config, ["fast-align"]) == ["fast-align"]
+    assert data_of_runs(config, ["fast-align"]) == ([], sorted((corpora[pair][0], pair) for pair in kept))
+    assert canonical_run(config, "fast-align") == "fast-align"
+    assert with_ancestors(config, ["fast-align"]) == ["fast-align"]
     assert "fast-align" in config.listed and "fast-align" not in config.pretrained
-    found = [need for need in plan.all_needs(config) if need[0] == "fast-align"]
+    found = [need for need in all_needs(config) if need[0] == "fast-align"]
     assert found == [("fast-align", "word-alignment", SETTING)]
-    paths = [path for path in plan.all_score_paths(config) if "/fast-align/" in path]
+    paths = [path for path in all_score_paths(config) if "/fast-align/" in path]
     assert paths == [f"results/{scale}/scores/fast-align/word-alignment/{SETTING}/seed-1.json"]
 
 
@@ -251,15 +258,15 @@ def test_a_table_says_why_an_aligner_has_no_score_of_another_task(repository, tm
 
 
 def test_a_figure_or_table_may_name_it_for_a_fine_tuned_task(repository):
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     spec = {
         "columns": [{"task": "xnli"}, {"task": "word-alignment", "setting": SETTING}],
         "groups": [{"setting": "cross-lingual-transfer", "rows": [{"run": "fast-align"}]}],
     }
-    assert plan.needs(config, spec) == [("fast-align", "word-alignment", SETTING)]
-    assert plan.unfit(config, "fast-align", "xnli", "cross-lingual-transfer").startswith("run fast-align aligns words")
-    assert plan.unfit(config, "fast-align", "word-alignment", SETTING) is None
-    assert plan.unfit(config, "xlm", "xnli", "cross-lingual-transfer") is None
+    assert plan.needs.needs(config, spec) == [("fast-align", "word-alignment", SETTING)]
+    assert unfit(config, "fast-align", "xnli", "cross-lingual-transfer").startswith("run fast-align aligns words")
+    assert unfit(config, "fast-align", "word-alignment", SETTING) is None
+    assert unfit(config, "xlm", "xnli", "cross-lingual-transfer") is None
 
 
 @pytest.mark.dag

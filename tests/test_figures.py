@@ -19,10 +19,13 @@ from matplotlib.text import Text
 
 import draw_diagram
 import made_up
-import plan
 import plot_figure
 import plot_training
 from common.errors import UserError
+from plan.claimed import all_needs
+from plan.load import load_config
+from plan.needs import diagram_digest, figure_trainings
+from plan.runs import resolve_run, trained_run
 from report import figure_curves, figure_masks, figure_style, objective_trace
 from report.tables import Context, load_spec
 
@@ -695,20 +698,20 @@ def assert_slip_is_named(repository: Path, root: Path, item: str, keys: tuple, v
     place[keys[-1]] = value
     path.write_text(yaml.safe_dump(spec, sort_keys=False))
     with pytest.raises(UserError) as error:
-        plan.load_config(root, {"scale": "smoke"})
+        load_config(root, {"scale": "smoke"})
     assert str(error.value).startswith(f"config/figures/{item}.yaml") and words in str(error.value)
 
 
 def test_a_figure_asks_for_the_trainings_of_its_runs_and_of_what_they_start_from(repository):
-    config = plan.load_config(repository, {"scale": "smoke", "runs": "all"})
-    asked = {path.split("/")[3] for path in plan.figure_trainings(config, config.figures["xlm-e/figure-01"])}
+    config = load_config(repository, {"scale": "smoke", "runs": "all"})
+    asked = {path.split("/")[3] for path in figure_trainings(config, config.figures["xlm-e/figure-01"])}
     assert {"xlm", "xlm-e-base", "xlm-e-base-steps-25", "infoxlm-base", "xlm-r"} <= asked
-    asked = {path.split("/")[3] for path in plan.figure_trainings(config, config.figures["ernie-m/figure-06"])}
-    assert asked == {plan.trained_run(config, f"ernie-m-base-rho-{share}") for share in ("05", "10", "15", "20")}
-    assert plan.figure_trainings(config, config.figures["xlm-e/figure-03"]) == []
-    few = plan.load_config(repository, {"scale": "smoke", "runs": ["xlm"]})
-    assert plan.figure_trainings(few, few.figures["ernie-m/figure-06"]) == []
-    assert plan.figure_trainings(few, few.figures["xlm-e/figure-01"]) == ["results/smoke/trainings/xlm/seed-1.json"]
+    asked = {path.split("/")[3] for path in figure_trainings(config, config.figures["ernie-m/figure-06"])}
+    assert asked == {trained_run(config, f"ernie-m-base-rho-{share}") for share in ("05", "10", "15", "20")}
+    assert figure_trainings(config, config.figures["xlm-e/figure-03"]) == []
+    few = load_config(repository, {"scale": "smoke", "runs": ["xlm"]})
+    assert figure_trainings(few, few.figures["ernie-m/figure-06"]) == []
+    assert figure_trainings(few, few.figures["xlm-e/figure-01"]) == ["results/smoke/trainings/xlm/seed-1.json"]
 
 
 # --- who sees whom ---------------------------------------------------------------------------------------------------
@@ -775,8 +778,8 @@ def test_a_picture_of_masks_has_a_cell_for_each_that_is_seen(repository, item, t
 
 @pytest.mark.parametrize("scale", ["smoke", "mini", "small", "paper"])
 def test_pictures_of_masks_are_planned_without_runs(repository, scale):
-    config = plan.load_config(repository, {"scale": scale, "items": list(MASKS)})
-    assert list(config.figures) == list(MASKS) and plan.all_needs(config) == []
+    config = load_config(repository, {"scale": scale, "items": list(MASKS)})
+    assert list(config.figures) == list(MASKS) and all_needs(config) == []
 
 
 def test_a_wrong_picture_of_masks_is_named(tmp_path):
@@ -795,7 +798,7 @@ DIAGRAMS = ("ernie-m/figure-01", "ernie-m/figure-03", "ppa/figure-01", "veco/fig
 @pytest.fixture(scope="module")
 def mini(repository):
     """The configuration at mini, as the context of diagrams."""
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     return dataclasses.replace(made_up.make_context(repository, Path("none")), config=config)
 
 
@@ -888,7 +891,7 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
     from engine.config import RunConfig
     from pretrain import PretrainingModel
 
-    resolved = plan.resolve_run(mini.config, "xlm-e-base")
+    resolved = resolve_run(mini.config, "xlm-e-base")
     run = build(RunConfig, resolved | {"model": resolved["model"] | {"vocabulary": 99}}, "")
     torch.manual_seed(1)
     state = dict(PretrainingModel(run).named_parameters())
@@ -908,7 +911,7 @@ def test_every_objective_of_every_run_can_be_drawn(repository, mini):
     lines["de"] = ["die alte Katze schläft", "ein Hund frisst", "kein Vogel singt", "wir gehen heim"]
     seen = set()
     for name in mini.config.pretrained:
-        run = build(RunConfig, plan.resolve_run(mini.config, name), "")
+        run = build(RunConfig, resolve_run(mini.config, name), "")
         for objective in run.objectives:
             if objective.name in seen:
                 continue
@@ -925,7 +928,7 @@ def test_every_objective_of_every_run_can_be_drawn(repository, mini):
                     assert output.targets is None or len(output.targets) == len(output.places), objective.name
     assert seen == set(DESCRIPTIONS)
     with pytest.raises(UserError, match="an item of veco-mono needs 2 lines of each language, here are 1"):
-        run = build(RunConfig, plan.resolve_run(mini.config, "veco-large"), "")
+        run = build(RunConfig, resolve_run(mini.config, "veco-large"), "")
         objective_trace.trace_objective(run, "veco-mono", {"en": ["a cat"], "de": ["eine Katze"]}, ["en"], {})
 
 
@@ -986,19 +989,19 @@ def test_a_diagram_has_no_words_over_others_and_the_same_bytes_twice(repository,
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
 def test_diagrams_are_drawn_at_every_scale_with_its_sizes(repository, scale):
-    config = plan.load_config(repository, {"scale": scale, "items": list(DIAGRAMS)})
-    assert list(config.figures) == sorted(DIAGRAMS) and plan.all_needs(config) == []
+    config = load_config(repository, {"scale": scale, "items": list(DIAGRAMS)})
+    assert list(config.figures) == sorted(DIAGRAMS) and all_needs(config) == []
     context = dataclasses.replace(made_up.make_context(repository, Path("none"), scale), config=config)
     spec = load_spec(repository / "config/figures/veco/figure-01.yaml")
-    width = plan.resolve_run(config, "veco-large")["model"]["width"]
+    width = resolve_run(config, "veco-large")["model"]["width"]
     words = " ".join(drawn_marks(spec, context)[1])
-    assert f"encoder: tokens V×{width}" in words and plan.diagram_digest(config, spec)
+    assert f"encoder: tokens V×{width}" in words and diagram_digest(config, spec)
 
 
 @pytest.mark.parametrize(("item", "panels"), [("ernie-m/figure-01", 3), ("veco/figure-01", 1), ("ppa/figure-01", 1)])
 def test_targets_stand_over_their_places_in_deep_networks_too(repository, item, panels):
     """With random weights the states of 12 or 24 layers are nearly the same."""
-    config = plan.load_config(repository, {"scale": "paper"})
+    config = load_config(repository, {"scale": "paper"})
     context = dataclasses.replace(made_up.make_context(repository, Path("none"), "paper"), config=config)
     checked = 0
     for trace in list(traces(repository, context, item).values())[:panels]:

@@ -16,9 +16,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-import plan
+import plan.compare_specs
 from common import yamlfiles
 from common.errors import UserError
+from plan.check import check_run
+from plan.claimed import all_needs
+from plan.datasets import load_datasets, load_languages
+from plan.load import load_cleaning, load_config
+from plan.schemas import Schemas
 from test_dag import copy_tree, rule_blocks, snakemake
 
 HOSTILE = "x $(touch owned) `touch owned` & ' | > owned * \\ ; \" # é !! ~ && touch owned\\"
@@ -162,7 +167,7 @@ def test_hostile_values_in_every_string_of_the_configuration_stay_words(reposito
     asked = ("--dry-run", "--forceall", "--printshellcmds", "--config", "scale=smoke", runs, "--", *targets)
     printed = snakemake(tree, *asked).stdout
     # A scale without a generated world looks in mirrors, which are any text.
-    raw = next(iter(plan.load_config(repository, {"scale": "small"}).datasets.values())).path
+    raw = next(iter(load_config(repository, {"scale": "small"}).datasets.values())).path
     with open(tree / "config/config.yaml", encoding="utf-8") as file:
         settings = yaml.safe_load(file) | {"mirrors": [f"{HOSTILE}/{n}" for n in range(3)], "scale": "small"}
     (tree / "config/config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -193,7 +198,7 @@ def test_hostile_values_in_every_string_of_the_configuration_stay_words(reposito
 def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monkeypatch):
     """200 seeded strings in places of config/ that are not read by people: each is refused with the file's name, or is
     something that the scale does not read."""
-    chance, read, check = random.Random(22), yamlfiles.read_yaml, plan._Schemas.check
+    chance, read, check = random.Random(22), yamlfiles.read_yaml, Schemas.check
     contents: dict[str, object] = {}
     places: list[tuple[str, tuple]] = []
     change: dict[str, object] = {}
@@ -215,9 +220,9 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
 
     for module in (plan, plan.compare_specs, yamlfiles):
         monkeypatch.setattr(module, "read_yaml", changed)
-    plan.load_cleaning(plan.load_config(repository, {"scale": "smoke"}))
-    monkeypatch.setattr(plan._Schemas, "check", checked)
-    datasets, languages = plan.load_datasets("config/datasets.tsv"), plan.load_languages("config/languages.tsv")
+    load_cleaning(load_config(repository, {"scale": "smoke"}))
+    monkeypatch.setattr(Schemas, "check", checked)
+    datasets, languages = load_datasets("config/datasets.tsv"), load_languages("config/languages.tsv")
     monkeypatch.setattr(plan, "load_datasets", lambda path: datasets)
     monkeypatch.setattr(plan, "load_languages", lambda path: languages)
     places.sort(key=str)
@@ -226,9 +231,9 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
         shown, place = chance.choice(places)
         change[shown] = replaced(contents[shown], place, chance.choice(SPELLINGS))
         try:
-            config = plan.load_config(repository, {"scale": "smoke"})
-            plan.load_cleaning(config)
-            plan.all_needs(config)
+            config = load_config(repository, {"scale": "smoke"})
+            load_cleaning(config)
+            all_needs(config)
         except UserError as error:
             assert place[0] in str(error) or kind_of(shown) in str(error), f"{shown}, {place}: {error}"
             refused += 1
@@ -241,7 +246,7 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
 @pytest.mark.parametrize("folder", ["{a}", "a}", "a\nb", "a\u2028b", "a\x1b[2Jb"])
 def test_a_folder_that_no_rule_can_name_is_refused(repository, tmp_path, folder):
     (tmp_path / "config").symlink_to(repository / "config")
-    config = plan.load_config(tmp_path, {"scale": "smoke"})
+    config = load_config(tmp_path, {"scale": "smoke"})
     config.runs["mine"] = yaml.safe_load(CHECKPOINT % "x") | {"source": {"folder": folder}}
     with pytest.raises(UserError, match=r"config/runs/mine\.yaml, source\.folder: .* which no rule can name"):
-        plan._check_run(config, "mine")
+        check_run(config, "mine")

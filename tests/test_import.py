@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import import_checkpoint
 from common.errors import UserError
+from common.identity import run_hash
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import InitConfig
 from engine.formats import FORMATS, HEAD_KINDS, from_foreign, to_foreign, without_token_types
@@ -33,7 +34,6 @@ from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from import_checkpoint import find_weights, read_config, read_tensors
-from plan import run_hash
 from pretrain import fitted, load_initial_weights
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")

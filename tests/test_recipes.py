@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import plan
 from common.errors import UserError
+from plan.config import Config
+from plan.load import load_config
+from plan.recipes import recipe_of, resolve_recipe, setting_jobs
+from plan.runs import resolve_run
+from plan.translators import resolve_translator
 from tasks import TASKS, tydiqa, word_alignment
 from tasks.recipe import FINETUNED_KINDS, load_recipe
 
@@ -127,16 +131,16 @@ LANGUAGES = {
 
 @pytest.fixture(scope="module")
 def paper(repository):
-    return plan.load_config(repository, {"scale": "paper"})
+    return load_config(repository, {"scale": "paper"})
 
 
-def resolved(paper: plan.Config) -> list[tuple[str, str, str, dict]]:
+def resolved(paper: Config) -> list[tuple[str, str, str, dict]]:
     """(task, setting, name of the recipe, resolved recipe) of everything that can be asked for."""
     return [
-        (task, setting, recipe, plan.resolve_recipe(paper, task, job, recipe))
+        (task, setting, recipe, resolve_recipe(paper, task, job, recipe))
         for task, definition in paper.tasks.items()
         for setting in definition["settings"]
-        for job in plan.setting_jobs(paper, task, setting)
+        for job in setting_jobs(paper, task, setting)
         for recipe in definition["recipes"]
     ]
 
@@ -158,8 +162,8 @@ def tried(recipe: dict, key: str) -> list[float]:
 def test_a_recipe_is_what_the_paper_prints(paper, table, task, setting):
     name, columns = TABLES[table]
     printed = columns[task, setting]
-    for job in plan.setting_jobs(paper, task, setting):
-        recipe = plan.resolve_recipe(paper, task, job, name)["recipe"]
+    for job in setting_jobs(paper, task, setting):
+        recipe = resolve_recipe(paper, task, job, name)["recipe"]
         assert recipe["name"] == name, "falls back to default"
         assert {key: tried(recipe, key) for key in printed} == printed
         assert set(recipe.get("grid") or {}) == {key for key, values in printed.items() if len(values) > 1} - {"betas"}
@@ -175,7 +179,7 @@ def test_what_no_paper_searches_is_not_searched(paper):
 def test_a_large_model_of_ernie_m_has_the_recipe_of_its_table(paper):
     recipes = {}
     for run in paper.pretrained:
-        content = plan.resolve_run(paper, run)
+        content = resolve_run(paper, run)
         if content["finetune_recipe"].startswith("ernie-m"):
             recipes.setdefault(content["model"]["layers"], set()).add(content["finetune_recipe"])
     assert recipes == {6: {"ernie-m"}, 12: {"ernie-m"}, 24: {"ernie-m-large"}}
@@ -188,7 +192,7 @@ def test_a_large_model_of_ernie_m_has_the_recipe_of_its_table(paper):
 def test_a_method_is_read_at_one_layer_in_all_that_needs_no_fine_tuning(paper, task, method):
     """Beside one another in a table: what falls back to the default is read at the layer of XLM-R."""
     recipe, retrieval = (
-        plan.resolve_recipe(paper, name, "zero-shot-retrieval", method)["recipe"] for name in (task, "tatoeba")
+        resolve_recipe(paper, name, "zero-shot-retrieval", method)["recipe"] for name in (task, "tatoeba")
     )
     assert recipe["name"] == method
     assert (recipe["layer"], recipe["of"]) == (retrieval["layer"], retrieval["of"])
@@ -318,10 +322,10 @@ def test_translation_models_are_trained_as_veco_prints_it(paper, task, dropout, 
         ("pretrained-init", "fresh", "xlm-r-large"),
         ("random-init", "fresh", "transformer-xbig"),
     ):
-        recipe = plan.resolve_recipe(paper, task, setting, plan.recipe_of(paper, run))["recipe"]
+        recipe = resolve_recipe(paper, task, setting, recipe_of(paper, run))["recipe"]
         assert {key: recipe[key] for key in TRANSLATION} == TRANSLATION
         assert (recipe["dropout"], recipe["penalty"], recipe["steps"] / recipe["snapshots"]) == (dropout, 1.0, 5000)
-        resolved = plan.resolve_translator(paper, run, task, setting)
+        resolved = resolve_translator(paper, run, task, setting)
         tokens = resolved["batch"]["rows"] * resolved["batch"]["row_length"] / 2
         assert tokens == pytest.approx(batch, rel=0.03)
         assert resolved["objectives"][0]["options"]["most_tokens"] == 500  # VECO: at most 250 pieces on each side

@@ -10,10 +10,16 @@ import pytest
 
 import keep_reference
 import make_table
-import plan
 import resolve_recipe
 from common.errors import UserError
+from common.identity import run_hash
 from made_up import entry
+from plan.claimed import all_score_paths
+from plan.config import Config
+from plan.evidence import is_current, score_hash, training_paths
+from plan.load import load_config
+from plan.recipes import recipe_of
+from plan.runs import resolve_run
 from report.scores import group_paths, read_content, scores_of
 from report.tables import build, load_context
 from report.trainings import read_training
@@ -25,11 +31,11 @@ PLAIN = ("xlm-r", "xnli", "cross-lingual-transfer")
 
 
 @pytest.fixture(scope="module")
-def config() -> plan.Config:
-    return plan.load_config(REPOSITORY, {"scale": "mini", "runs": "all"})
+def config() -> Config:
+    return load_config(REPOSITORY, {"scale": "mini", "runs": "all"})
 
 
-def write(results: Path, config: plan.Config, need: tuple[str, str, str] = PLAIN, seed: int = 1, **changes) -> Path:
+def write(results: Path, config: Config, need: tuple[str, str, str] = PLAIN, seed: int = 1, **changes) -> Path:
     run, task, setting = need
     content = {
         "run": run,
@@ -40,11 +46,11 @@ def write(results: Path, config: plan.Config, need: tuple[str, str, str] = PLAIN
         "commit": "0123456789abcdef",
     }
     content |= {"task_version": config.tasks[task]["version"]}
-    content |= {"run_hash": plan.score_hash(config, *need), "scores": [entry("en", 50.0)], **changes}
+    content |= {"run_hash": score_hash(config, *need), "scores": [entry("en", 50.0)], **changes}
     path = results / "scores" / run / task / setting / f"seed-{seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
-    name = plan.recipe_of(config, run)
+    name = recipe_of(config, run)
     recipe = results / f"recipes/{task}/{setting}/{name}.yaml"
     recipe.parent.mkdir(parents=True, exist_ok=True)
     recipe.write_text(resolve_recipe.render(config, task, setting, name))
@@ -106,8 +112,8 @@ def test_reference_scores_of_another_configuration_are_not_read(repository, tmp_
     shutil.copytree(repository / "reference", tmp_path / "reference")
 
     def read() -> set[str]:
-        config = plan.load_config(tmp_path, {"scores_from": "reference"})
-        paths = [*plan.all_score_paths(config), *plan.training_paths(config, config.runs)]
+        config = load_config(tmp_path, {"scores_from": "reference"})
+        paths = [*all_score_paths(config), *training_paths(config, config.runs)]
         return {run for run in ("xlm", "xlm-r", "xlm-align-base") if any(f"/{run}/" in path for path in paths)}
 
     assert read() == {"xlm", "xlm-r", "xlm-align-base"}
@@ -124,16 +130,16 @@ def test_a_damaged_score_stops_it(tmp_path, config):
 @pytest.mark.parametrize("scale", KEPT)
 def test_the_scores_of_the_repository_are_those_of_today_s_configuration(scale):
     """A changed run, scale, recipe or task has other scores: compute them again and call keep_reference.py."""
-    config = plan.load_config(REPOSITORY, {"scale": scale, "runs": "all"})
+    config = load_config(REPOSITORY, {"scale": scale, "runs": "all"})
     root = REPOSITORY / f"reference/scores/{scale}"
     for (run, task, setting), of_seed in group_paths(root.rglob("*.json")).items():
         named = f"{run} {task} {setting}"
         for path in of_seed.values():
-            assert plan.is_current(config, path), f"{named}: of another run, recipe or version than today's"
+            assert is_current(config, path), f"{named}: of another run, recipe or version than today's"
             scores_of(read_content(path, scale), path)
     for path in sorted((REPOSITORY / f"reference/trainings/{scale}").rglob("*.json")):
         one = read_training(path, scale)
-        assert one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16], one.run
+        assert one.run_hash == run_hash(resolve_run(config, one.run))[:16], one.run
 
 
 def test_every_reference_score_has_its_provenance():

@@ -10,15 +10,19 @@ import pytest
 import torch
 import yaml
 
-import plan
+import plan.runs
 import resolve_run
 from common.errors import UserError
+from common.identity import run_hash
 from engine.checkpoint import load_encoder, load_weights
 from engine.config import InitConfig, RunConfig, load_run
 from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
+from plan.config import Config
+from plan.load import load_config
+from plan.needs import canonical_run
 from pretrain import PretrainingModel, load_initial_weights, pretrain, read_plan
 from small_corpus import VOCABULARY, write_corpus
 from test_every_mix import arguments
@@ -29,11 +33,11 @@ SCALES = ("smoke", "mini", "small", "paper")
 
 @pytest.fixture(scope="module")
 def smoke(repository):
-    return plan.load_config(repository, {"scale": "smoke"})
+    return load_config(repository, {"scale": "smoke"})
 
 
 def pretrained(repository) -> list[str]:
-    return plan.load_config(repository, {"scale": "smoke"}).pretrained
+    return load_config(repository, {"scale": "smoke"}).pretrained
 
 
 def test_every_run_opens_with_its_paper_and_the_numbers_to_reach(repository):
@@ -45,23 +49,23 @@ def test_every_run_opens_with_its_paper_and_the_numbers_to_reach(repository):
 
 
 def test_every_objective_has_a_run(repository):
-    config = plan.load_config(repository, {"scale": "paper"})
+    config = load_config(repository, {"scale": "paper"})
     used = {objective["name"] for name in config.pretrained for objective in config.runs[name]["objectives"]}
     assert used == set(DESCRIPTIONS)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_run_resolves_at_every_scale(repository, tmp_path, scale):
-    config = plan.load_config(repository, {"scale": scale})
+    config = load_config(repository, {"scale": scale})
     for name in config.pretrained:
         run = loaded(config, name, tmp_path)
         assert run.run_hash == "" and run.name == name
         if run.init:
-            parent = plan.resolve_run(config, config.runs[name]["init"]["run"])
-            assert run.init.run_hash == plan.run_hash(parent)[:16]
+            parent = plan.runs.resolve_run(config, config.runs[name]["init"]["run"])
+            assert run.init.run_hash == run_hash(parent)[:16]
 
 
-def loaded(config: plan.Config, name: str, folder) -> RunConfig:
+def loaded(config: Config, name: str, folder) -> RunConfig:
     path = folder / f"{name}.yaml"
     path.write_text(resolve_run.render(config, name), encoding="utf-8")
     return load_run(path)
@@ -72,7 +76,7 @@ HEADLINE = ("xlm-r", "xlm", "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250
 
 @pytest.mark.parametrize("name", HEADLINE)
 def test_the_headline_runs_keep_their_proportions_at_mini(repository, tmp_path, name):
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     run = loaded(config, name, tmp_path)
     pairs = config.scale["world"]["pairs"] * len(config.scale["world"]["bitext"])
     steps = run.schedule.steps
@@ -115,7 +119,7 @@ def final_weights(run: RunConfig, model: PretrainingModel) -> dict[str, torch.Te
 
 
 def continued(repository) -> list[str]:
-    runs = plan.load_config(repository, {"scale": "smoke"}).runs
+    runs = load_config(repository, {"scale": "smoke"}).runs
     return sorted(name for name, run in runs.items() if "init" in run)
 
 
@@ -160,11 +164,11 @@ def briefly(smoke, corpus, tmp_path_factory):  # noqa: F811
     folder = tmp_path_factory.mktemp("runs")
 
     def train(name: str) -> Path:
-        name = plan.canonical_run(smoke, name)
+        name = canonical_run(smoke, name)
         out = folder / name / "model.safetensors"
         if not out.exists():
             out.parent.mkdir()
-            run = copy.deepcopy(plan.resolve_run(smoke, name))
+            run = copy.deepcopy(plan.runs.resolve_run(smoke, name))
             run["schedule"] |= {"steps": 4, "warmup_steps": 1} if run["objectives"] else {}
             run["schedule"].get("first", {}).update(steps=1, warmup_steps=0)
             own = arguments(corpus, out.parent)

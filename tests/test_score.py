@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-import plan
 import score
 from common.errors import UserError
 from engine import bleu
+from plan.load import load_config
+from plan.recipes import resolve_recipe
 from report.scores import items_of, load_results, packed_items
 from resolved import files_of
 from tasks import tatoeba, ud_pos, wmt14_en_de, xnli
@@ -303,9 +304,9 @@ ON_THE_WAY = [
 @pytest.fixture
 def translated(tmp_path, repository) -> SimpleNamespace:
     """Three German references, and a folder of translate.py with a slip in the second translation."""
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(plan.resolve_recipe(config, "wmt14-en-de", "pretrained-init", "default")))
+    recipe.write_text(yaml.safe_dump(resolve_recipe(config, "wmt14-en-de", "pretrained-init", "default")))
     datasets = repository / "config/datasets.tsv"
     paths = raw_paths(load_recipe(recipe), tmp_path / "raw", datasets)
     for name, lines in (("english-de", ENGLISH), ("foreign-de", GERMAN)):

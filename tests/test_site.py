@@ -20,7 +20,11 @@ import pytest
 
 import browser
 import made_up
-import plan
+from common.identity import run_hash
+from plan.evidence import score_hash
+from plan.load import load_config
+from plan.recipes import recipe_digest, recipe_key
+from plan.runs import resolve_run
 from report import html_tables
 from test_dag import copy_tree, snakemake
 
@@ -48,17 +52,17 @@ def training(run: str, seed: int) -> dict:
 
 
 def hash_of_run(tree: Path, run: str) -> str:
-    return plan.run_hash(plan.resolve_run(plan.load_config(tree, {"scale": "mini"}), run))[:16]
+    return run_hash(resolve_run(load_config(tree, {"scale": "mini"}), run))[:16]
 
 
 def make_current(tree: Path) -> None:
     """The made-up scores become those of the configuration: of another they would not be read."""
-    config, recipes = plan.load_config(tree, {"scale": "mini", "runs": "all"}), {}
+    config, recipes = load_config(tree, {"scale": "mini", "runs": "all"}), {}
     for path in (tree / "reference/scores/mini").rglob("seed-*.json"):
         run, task, setting = path.parts[-4:-1]
-        about = {"run_hash": plan.score_hash(config, run, task, setting), "task_version": config.tasks[task]["version"]}
+        about = {"run_hash": score_hash(config, run, task, setting), "task_version": config.tasks[task]["version"]}
         path.write_text(json.dumps(json.loads(path.read_text()) | about))
-        recipes[plan.recipe_key(config, run, task, setting)] = plan.recipe_digest(config, run, task, setting)
+        recipes[recipe_key(config, run, task, setting)] = recipe_digest(config, run, task, setting)
     (tree / "reference/recipes/mini.json").write_text(json.dumps(recipes))
 
 

@@ -19,8 +19,10 @@ from pathlib import Path
 
 import pytest
 
-import allocation
-import plan
+from plan import allocation
+from plan.config import Config
+from plan.load import load_config
+from plan.runs import resolve_run
 from slurm import cluster as slurm
 from test_dag import copy_tree, edit, snakemake
 
@@ -154,8 +156,8 @@ def test_finished_jobs_are_asked_for_in_the_accounts_where_there_are_some(paper,
 
 
 @pytest.fixture(scope="module")
-def configuration(repository) -> plan.Config:
-    return plan.load_config(repository, {"scale": "paper"})
+def configuration(repository) -> Config:
+    return load_config(repository, {"scale": "paper"})
 
 
 def test_a_training_takes_the_nodes_that_its_size_asks_for(configuration):
@@ -164,10 +166,10 @@ def test_a_training_takes_the_nodes_that_its_size_asks_for(configuration):
     assert (given["xlm-r"].nodes, given["ernie-m-base"].nodes, given["ppa-250k"].nodes) == (8, 1, 1)
     assert given["ppa-250k"].processes == given["random-init"].processes == 1
     assert all(own.processes <= most.processes and own.runtime <= most.runtime for own in given.values())
-    by_size = sorted(given, key=lambda run: allocation.rough_flops(plan.resolve_run(configuration, run)))
+    by_size = sorted(given, key=lambda run: allocation.rough_flops(resolve_run(configuration, run)))
     assert [given[run].processes for run in by_size] == sorted(given[run].processes for run in by_size)
     for run, own in given.items():
-        rows = plan.resolve_run(configuration, run)["batch"]["rows"]
+        rows = resolve_run(configuration, run)["batch"]["rows"]
         assert rows % own.processes == 0, run
         assert own.threads_per_process * max(1, own.gpu) <= own.threads <= most.threads
 
@@ -177,7 +179,7 @@ def test_rough_flops_are_near_the_counted_ones(configuration):
     from engine.cost import Pass, ours
     from engine.model import ModelConfig
 
-    run = plan.resolve_run(configuration, "xlm-r")
+    run = resolve_run(configuration, "xlm-r")
     tokens = run["schedule"]["steps"] * run["batch"]["rows"] * run["batch"]["row_length"]
     model = ModelConfig(**{**run["model"], "vocabulary": allocation.VOCABULARY})
     counted = ours(Pass(tokens, model.layers, context=0, logits=0.15 * tokens), model)
@@ -185,7 +187,7 @@ def test_rough_flops_are_near_the_counted_ones(configuration):
 
 
 def test_a_scale_of_one_node_keeps_what_it_states(repository):
-    small = plan.load_config(repository, {"scale": "small"})
+    small = load_config(repository, {"scale": "small"})
     stated = allocation.Allocation(**small.scale["resources"]["pretrain"])
     assert {allocation.allocated(small, "pretrain", {"run": run}) for run in small.pretrained} == {stated}
 

@@ -13,8 +13,10 @@ import yaml
 
 import made_up
 import make_table
-import plan
 from common.errors import UserError
+from plan.claimed import all_needs
+from plan.load import load_config
+from plan.needs import canonical_run, needs
 from report.latex import escape
 from report.scores import Summary
 from report.tables import (
@@ -797,11 +799,11 @@ def test_a_group_may_have_a_setting_of_its_own_for_a_task(repository, scores):
 
 def test_what_is_computed_is_what_a_group_says_for_its_tasks(repository):
     """VECO's second block: tags of the transfer models, retrieval of the best XNLI model."""
-    config = plan.load_config(repository, {"scale": "paper"})
+    config = load_config(repository, {"scale": "paper"})
     of_veco = {
         (task, setting)
-        for run, task, setting in plan.needs(config, config.tables["veco/table-01"])
-        if run == plan.canonical_run(config, "veco-large")
+        for run, task, setting in needs(config, config.tables["veco/table-01"])
+        if run == canonical_run(config, "veco-large")
     }
     transfer = {(task, "cross-lingual-transfer") for task in XTREME if task not in ("bucc", "tatoeba")}
     pairs = {(task, "translate-train-all") for task in XTREME if task in ("xnli", "paws-x", "xquad", "mlqa")}
@@ -812,10 +814,8 @@ def test_what_is_computed_is_what_a_group_says_for_its_tasks(repository):
 def test_a_plain_make_trains_little_for_the_new_tables(repository):
     """What has no score at mini prints `--`; of the translations and human sets only what the papers' own rows name,
     and of retrieval what costs seconds."""
-    config = plan.load_config(repository, {"scale": "mini"})
-    beyond = {
-        need for need in plan.all_needs(config) if need[2] not in ("cross-lingual-transfer", "zero-shot-retrieval")
-    }
+    config = load_config(repository, {"scale": "mini"})
+    beyond = {need for need in all_needs(config) if need[2] not in ("cross-lingual-transfer", "zero-shot-retrieval")}
     assert beyond == {
         ("xlm", "xnli", "translate-train-all"),
         ("xlm-r", "xnli", "translate-train-all"),
@@ -996,12 +996,12 @@ def test_each_language_has_an_end_of_its_own(repository, scores):
 
 
 def test_the_curves_ask_for_no_model_that_the_tables_do_not_have(repository):
-    config = plan.load_config(repository, {"scale": "mini", "runs": "all"})
+    config = load_config(repository, {"scale": "mini", "runs": "all"})
     specs = {item: spec for item, spec in config.specs.items() if "wmt14-en-de" in str(spec.get("columns"))}
-    of = {item: set(plan.needs(config, spec)) for item, spec in specs.items()}
+    of = {item: set(needs(config, spec)) for item, spec in specs.items()}
     assert set(of) == {"parallax/translation", "veco/table-03", "veco/table-04", "veco/figure-04"}
     assert of["veco/figure-04"] <= of["parallax/translation"] & of["veco/table-03"] & of["veco/table-04"]
-    base = plan.canonical_run(config, BASE, "wmt14-en-fr")
+    base = canonical_run(config, BASE, "wmt14-en-fr")
     assert (base, "wmt14-en-fr", "random-init") in of["parallax/translation"]
 
 

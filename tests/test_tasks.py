@@ -228,7 +228,7 @@ def test_wrong_files_are_refused(tmp_path):
 
 
 def test_all_pairs_have_the_counts_of_the_task(mirror, repository):
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     task = yaml.safe_load((repository / "config/tasks/tatoeba.yaml").read_text())
     languages = load_languages(repository / "config/languages.tsv")
@@ -249,7 +249,7 @@ def test_all_pairs_have_the_counts_of_the_task(mirror, repository):
 
 
 def test_ud_languages_are_file_prefixes(repository):
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     languages = load_languages(repository / "config/languages.tsv")
     task = yaml.safe_load((repository / "config/tasks/ud-pos.yaml").read_text())
@@ -307,7 +307,7 @@ def test_predictions_of_something_else_are_refused(tmp_path, module, text, gold,
 
 
 def test_readers_read_the_generated_world(tmp_path, repository):
-    from datasets import load_datasets, load_languages
+    from plan.datasets import load_datasets, load_languages
 
     world = tmp_path / "world"
     script = [sys.executable, "workflow/scripts/build_world.py", "--scale", "config/scales/smoke.yaml", "--out", world]

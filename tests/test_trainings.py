@@ -7,9 +7,9 @@ from statistics import fmean
 import pytest
 import yaml
 
-import plan
 import summarise_training
 from common.errors import UserError
+from common.identity import run_hash
 from report.trainings import by_run, read_log, read_training, shortened, signals
 
 COST = {"flops": 6.0, "flops_by_the_papers_counting": 8.0, "tokens": 100, "steps": 3, "seconds": 1.5, "parameters": {}}
@@ -40,7 +40,7 @@ def summary(tmp_path: Path, seed: int = 2, steps: int = 3) -> Path:
 def test_a_summary_keeps_the_cost_and_every_signal_that_says_something(tmp_path):
     one = read_training(summary(tmp_path), "mini")
     assert (one.run, one.seed, one.cost) == ("xlm", 2, COST)
-    assert one.run_hash == plan.run_hash({"numerics": 1})[:16]  # of the content: the name does not count
+    assert one.run_hash == run_hash({"numerics": 1})[:16]  # of the content: the name does not count
     assert set(one.curves) == {"gradient_norm", "mmlm/accuracy", "mmlm/loss"}  # no learning rate, no counts
     assert one.curves["mmlm/loss"] == [(1, 10.0), (2, 5.0), (3, pytest.approx(10 / 3, rel=1e-5))]
 

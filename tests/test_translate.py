@@ -14,19 +14,23 @@ import sentencepiece
 import torch
 import yaml
 
-import plan
 import score
 import train_translator
 import translate
 import validate_translator
 from build_world import build_world
 from common.errors import UserError
-from datasets import load_datasets
+from common.identity import run_hash
 from engine.assembly import load_seq2seq
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.config import load_run
 from engine.shards import sha256_of, sha256_of_manifests, write_shard
 from engine.tokenizer import Tokenizer
+from plan.datasets import load_datasets
+from plan.load import load_config
+from plan.recipes import resolve_recipe
+from plan.runs import resolve_run
+from plan.translators import decoder_of, resolve_translator
 from pretrain import PretrainingModel, fill_in, load_initial_weights
 from split_corpus import open_sides
 from tasks import measure_of, task_module
@@ -36,7 +40,7 @@ from test_world import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SCRIPTS = REPOSITORY / "workflow/scripts"
-CONFIG = plan.load_config(REPOSITORY, {"scale": "smoke"})
+CONFIG = load_config(REPOSITORY, {"scale": "smoke"})
 TASK = "wmt14-en-de"
 # run -> where its decoder comes from
 RUNS = {
@@ -92,13 +96,13 @@ def setting_of(run: str) -> str:
 
 def recipe_file(tiny, run: str) -> Path:
     path = tiny.folder / f"{setting_of(run)}.yaml"
-    path.write_text(yaml.safe_dump(plan.resolve_recipe(CONFIG, TASK, setting_of(run), "xlm-r")))
+    path.write_text(yaml.safe_dump(resolve_recipe(CONFIG, TASK, setting_of(run), "xlm-r")))
     return path
 
 
 def run_file(tiny, run: str, **changes) -> Path:
     path = tiny.folder / f"{run}.{len(changes)}.yaml"
-    resolved = plan.resolve_translator(CONFIG, run, TASK, setting_of(run))
+    resolved = resolve_translator(CONFIG, run, TASK, setting_of(run))
     for key, value in changes.items():
         resolved[key] = {**resolved[key], **value}
     path.write_text(yaml.safe_dump(resolved))
@@ -109,13 +113,13 @@ def parent_weights(tiny, run: str) -> Path:
     """Random weights that say to be those of the run."""
     path = tiny.folder / f"{run}.parent.safetensors"
     if not path.exists():
-        resolved = plan.resolve_run(CONFIG, run)
+        resolved = resolve_run(CONFIG, run)
         run_yaml = tiny.folder / f"{run}.parent.yaml"
         run_yaml.write_text(yaml.safe_dump(resolved))
         parent = fill_in(load_run(run_yaml), Tokenizer(tiny.spm).vocabulary_size, run_yaml)
         torch.manual_seed(5)
         model = PretrainingModel(_with_sources(parent, tiny))
-        metadata = {"model": describe_model(parent.model), "run": run, "run_hash": plan.run_hash(resolved)[:16]}
+        metadata = {"model": describe_model(parent.model), "run": run, "run_hash": run_hash(resolved)[:16]}
         save_weights(path, model, metadata | {"vocabulary_sha256": sha256_of(tiny.spm), "seed": "1"})
     return path
 
@@ -212,7 +216,7 @@ def test_a_translation_model_starts_from_what_its_run_has(tiny, run, start):
     load_initial_weights(model, config.init, parent_weights(tiny, run))
     given, _ = load_weights(parent_weights(tiny, run))
     found, layers = model.state_dict(), len(model.decoder.blocks)
-    assert layers == plan.decoder_of(CONFIG, run)["layers"] and plan.decoder_of(CONFIG, run)["start"] == start
+    assert layers == decoder_of(CONFIG, run)["layers"] and decoder_of(CONFIG, run)["start"] == start
     first = {"last": config.model.layers - layers, "first": 0}.get(start)
     for name, tensor in found.items():
         part, *rest = name.split(".", 3)

@@ -2,26 +2,35 @@
 
 import pytest
 
-import plan
 from common.errors import UserError
+from common.identity import run_hash
+from plan.check import check_run, check_scale
+from plan.check_tasks import check_task
+from plan.claimed import all_needs
+from plan.load import load_config
+from plan.needs import canonical_run, has_pairs, unfit
+from plan.recipes import DEV_PARTS, TEST_PARTS, gold_datasets, recipe_datasets, resolve_recipe
+from plan.runs import resolve_run, trained_run, with_ancestors
+from plan.schemas import Schemas
+from plan.translators import data_of_translator, decoder_of, resolve_translator, translators
 
 DE, FR = "wmt14-en-de", "wmt14-en-fr"
 
 
 @pytest.fixture(scope="module")
 def mini(repository):
-    return plan.load_config(repository, {"scale": "mini", "runs": "all"})
+    return load_config(repository, {"scale": "mini", "runs": "all"})
 
 
 @pytest.fixture(scope="module")
 def paper(repository):
-    return plan.load_config(repository, {"scale": "paper"})
+    return load_config(repository, {"scale": "paper"})
 
 
 @pytest.fixture()
 def own(repository):
     """A configuration to change."""
-    config = plan.load_config(repository, {"scale": "paper"})
+    config = load_config(repository, {"scale": "paper"})
     for known in (config._resolved, config._hashes, config._recipes):
         known.clear()
     return config
@@ -43,66 +52,66 @@ def own(repository):
     ],
 )
 def test_decoders_are_those_of_the_papers_tables(paper, mini, run, start, layers, at_mini):
-    assert plan.decoder_of(paper, run) == {"start": start, "layers": layers}
-    assert plan.decoder_of(mini, run) == {"start": start, "layers": at_mini}
-    resolved = plan.resolve_translator(paper, run, DE, "pretrained-init")
+    assert decoder_of(paper, run) == {"start": start, "layers": layers}
+    assert decoder_of(mini, run) == {"start": start, "layers": at_mini}
+    resolved = resolve_translator(paper, run, DE, "pretrained-init")
     assert resolved["objectives"][0]["options"]["decoder_layers"] == layers
     expected = {"own": {"fresh": []}, "fresh": {"fresh": ["decoder"]}}.get(start, {"decoder": start})
     init = resolved["init"]
     assert {key: init[key] for key in ("fresh", "decoder") if key in init} == expected
-    parent = plan.resolve_run(paper, run)
-    assert init["run_hash"] == plan.run_hash(parent)[:16] and init["run"] == plan.trained_run(paper, run)
+    parent = resolve_run(paper, run)
+    assert init["run_hash"] == run_hash(parent)[:16] and init["run"] == trained_run(paper, run)
     same = {key: value for key, value in parent["model"].items() if not key.endswith("dropout")}
     assert {key: value for key, value in resolved["model"].items() if not key.endswith("dropout")} == same
 
 
 def test_a_decoder_makes_no_other_weights(paper):
     """The runs of VECO's table 4 are one pre-training."""
-    hashes = {plan.run_hash(plan.resolve_run(paper, name)) for name in paper.runs if name.startswith("veco-large")}
+    hashes = {run_hash(resolve_run(paper, name)) for name in paper.runs if name.startswith("veco-large")}
     assert len(hashes) == 1
-    assert plan.trained_run(paper, "veco-large-first-3") == "veco-large"
-    needs = plan.translators(paper, plan.all_needs(paper))
-    ancestors = plan.with_ancestors(paper, [run for run, _, _ in needs])
+    assert trained_run(paper, "veco-large-first-3") == "veco-large"
+    needs = translators(paper, all_needs(paper))
+    ancestors = with_ancestors(paper, [run for run, _, _ in needs])
     assert "veco-large" in ancestors and "veco-large-first-3" not in ancestors
 
 
 def test_equal_decoders_of_equal_weights_are_one_model(mini):
     """At mini 3 and 6 of 24 layers are 1 of 3, but the first is not the last."""
-    stands_for = {run: plan.canonical_run(mini, run, DE) for run in mini.runs if run.startswith(("veco-l", "transf"))}
+    stands_for = {run: canonical_run(mini, run, DE) for run in mini.runs if run.startswith(("veco-l", "transf"))}
     assert stands_for["veco-large-last-3"] == "veco-large" == stands_for["veco-large"]
     assert stands_for["veco-large-first-3"] == stands_for["veco-large-first-6"] == "veco-large-first-3"
     assert stands_for["transformer-24-3"] == stands_for["transformer-xbig"] == "transformer-xbig"
     assert stands_for["transformer-big"] == "transformer-big"
-    assert plan.canonical_run(mini, "xlm-r-large", DE) == "xlm-r-large"  # its decoder is half as deep as that of xlm-r
-    assert plan.canonical_run(mini, "xlm-r-large", "xnli") == plan.canonical_run(mini, "xlm-r-large") == "xlm-r"
+    assert canonical_run(mini, "xlm-r-large", DE) == "xlm-r-large"  # its decoder is half as deep as that of xlm-r
+    assert canonical_run(mini, "xlm-r-large", "xnli") == canonical_run(mini, "xlm-r-large") == "xlm-r"
 
 
 def test_the_training_text_is_wmts_and_at_mini_what_the_world_has(paper, mini):
-    assert plan.data_of_translator(paper, DE) == [
+    assert data_of_translator(paper, DE) == [
         (corpus, "de-en") for corpus in ("wmt13-commoncrawl", "wmt13-europarl-v7", "wmt14-nc-v9")
     ]
-    assert len(plan.data_of_translator(paper, FR)) == 5
-    assert plan.data_of_translator(mini, DE) == [("wmt14-nc-v9", "de-en")]
-    resolved = plan.resolve_translator(mini, "veco-large", DE, "pretrained-init")
+    assert len(data_of_translator(paper, FR)) == 5
+    assert data_of_translator(mini, DE) == [("wmt14-nc-v9", "de-en")]
+    resolved = resolve_translator(mini, "veco-large", DE, "pretrained-init")
     assert resolved["data"]["bitext"]["corpora"] == {"de-en": ["wmt14-nc-v9"]}
 
 
 def test_dev_and_test_are_the_years_that_they_should_be(paper):
-    resolved = plan.resolve_recipe(paper, FR, "pretrained-init", "veco")
-    years = {part: plan.recipe_datasets(resolved, [part]) for part in (*plan.TEST_PARTS, *plan.DEV_PARTS)}
+    resolved = resolve_recipe(paper, FR, "pretrained-init", "veco")
+    years = {part: recipe_datasets(resolved, [part]) for part in (*TEST_PARTS, *DEV_PARTS)}
     assert years["english"] == ["newstest/2014.eng-fra.eng"] and years["foreign"] == ["newstest/2014.eng-fra.fra"]
     assert years["dev_foreign"] == ["newstest/2013.eng-fra.fra"]
     assert years["older_english"] == ["newstest/2012.eng-fra.eng"]
-    assert set(plan.gold_datasets(paper, FR, ["fr"])) == {id_ for ids in years.values() for id_ in ids}
+    assert set(gold_datasets(paper, FR, ["fr"])) == {id_ for ids in years.values() for id_ in ids}
 
 
 def test_a_run_with_what_no_decoder_knows_has_no_translation_model(paper):
     for run, what in (("xlm-15", "an embedding of each language"), ("xlm-e-base", "distances")):
-        assert what in plan.unfit(paper, run, DE, "pretrained-init")
-        assert plan.unfit(paper, run, "xnli", "cross-lingual-transfer") is None
-    assert "has no model" in plan.unfit(paper, "fast-align", DE, "pretrained-init")
+        assert what in unfit(paper, run, DE, "pretrained-init")
+        assert unfit(paper, run, "xnli", "cross-lingual-transfer") is None
+    assert "has no model" in unfit(paper, "fast-align", DE, "pretrained-init")
     for run in ("veco-large", "xlm-r", "mbert", "mbart", "transformer-big"):
-        assert plan.unfit(paper, run, DE, "pretrained-init") is None
+        assert unfit(paper, run, DE, "pretrained-init") is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +129,7 @@ def test_a_run_with_what_no_decoder_knows_has_no_translation_model(paper):
 def test_a_decoder_that_cannot_be_is_refused(own, run, decoder, message):
     own.runs[run]["decoder"] = decoder
     with pytest.raises(UserError, match=message):
-        plan._check_run(own, run)
+        check_run(own, run)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +151,7 @@ def test_a_task_of_translation_that_cannot_be_is_refused(own, change, message):
     own.tasks[DE].clear()
     own.tasks[DE].update({key: value for key, value in task.items() if value is not None})
     with pytest.raises(UserError, match=message):
-        plan._check_task(own, DE)
+        check_task(own, DE)
 
 
 @pytest.mark.parametrize(
@@ -155,31 +164,31 @@ def test_a_task_of_translation_that_cannot_be_is_refused(own, change, message):
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused_before_any_job(repository, change, message):
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     config._recipes.clear()
     config.scale["task_overrides"][DE]["recipe"].update(change)
     with pytest.raises(UserError, match=message):
-        plan.resolve_translator(config, "veco-large", DE, "pretrained-init")
+        resolve_translator(config, "veco-large", DE, "pretrained-init")
 
 
 def test_an_aligner_in_a_table_of_translation_stands_for_itself(paper):
-    assert plan.canonical_run(paper, "fast-align", DE) == "fast-align"
+    assert canonical_run(paper, "fast-align", DE) == "fast-align"
 
 
 def test_corpora_are_for_translation_alone(own):
     own.tasks["xnli"]["bitext"] = ["wmt14-nc-v9"]
     with pytest.raises(UserError, match=r"xnli\.yaml, bitext: is for kind translation, not for classification"):
-        plan._check_task(own, "xnli")
+        check_task(own, "xnli")
 
 
 def test_a_corpus_that_no_task_has_is_refused(repository):
-    config = plan.load_config(repository, {"scale": "mini"})
+    config = load_config(repository, {"scale": "mini"})
     config.scale["world"]["translation"]["corpora"] = ["wmt14-nc-v8"]
     with pytest.raises(UserError, match=r"world\.translation\.corpora\[0\]: unknown corpus of a translation task"):
-        plan._check_scale(config, plan._Schemas(repository / "config/schemas"), "config/scales/mini.yaml")
+        check_scale(config, Schemas(repository / "config/schemas"), "config/scales/mini.yaml")
     for known in (config._resolved, config._recipes):
         known.clear()
     config.scale["world"]["translation"]["corpora"] = ["wmt13-un"]  # of en-fr alone
-    assert not plan._has_pairs(config, DE, "random-init") and plan._has_pairs(config, FR, "random-init")
+    assert not has_pairs(config, DE, "random-init") and has_pairs(config, FR, "random-init")
     with pytest.raises(UserError, match=r"world\.translation\.corpora: none of wmt14-en-de's corpora"):
-        plan.resolve_recipe(config, DE, "random-init", "default")
+        resolve_recipe(config, DE, "random-init", "default")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
-from datasets import load_datasets
 from engine import bleu
+from plan.datasets import load_datasets
 from tasks import measure_of, task_module, wmt14, wmt14_en_de, wmt14_en_fr
 
 TASKS = {"de": "wmt14-en-de", "fr": "wmt14-en-fr"}

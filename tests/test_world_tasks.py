@@ -14,8 +14,8 @@ import pytest
 
 from build_world import ALIGNED_FOLDERS, CONTEXT_WORDS, TYDIQA_NAMES, build_world
 from corpus.corpusio import read_batches, read_lines
-from datasets import load_datasets
 from engine.metrics import spans
+from plan.datasets import load_datasets
 from report_cleaning import raw_lines, read_gold
 from split_corpus import split_bitext
 from tasks import bucc, conll, mlqa, panx, pawsx, tydiqa, wmt14, wmt14_en_de, wmt14_en_fr, word_alignment, xquad

@@ -38,7 +38,7 @@ rule evaluate_claims:
         trainings_root=trainings_root,
         settings=settings_options,
         view=VIEW,
-        needs=plan.digest(plan.claim_needs(PLAN)),
+        needs=common.identity.digest(plan.claimed.claim_needs(PLAN)),
     shell:
         "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} "
         "--trainings-root {params.trainings_root:q} {params.settings:q} --out {output.table:q} --json {output.claims:q} "

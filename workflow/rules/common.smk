@@ -7,20 +7,34 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
-import allocation
-import plan
+import common.identity
+import plan.allocation
+import plan.checkpoints
+import plan.claimed
+import plan.code
+import plan.compare_specs
+import plan.data
+import plan.datasets
+import plan.evidence
+import plan.figure_specs
+import plan.jobs
+import plan.load
+import plan.needs
+import plan.recipes
+import plan.runs
+import plan.translators
 from common.errors import UserError
 
 try:
-    PLAN = plan.load_config(".", config)
-    CLEANING = plan.load_cleaning(PLAN)
-    NEEDS = plan.all_needs(PLAN)
+    PLAN = plan.load.load_config(".", config)
+    CLEANING = plan.load.load_cleaning(PLAN)
+    NEEDS = plan.claimed.all_needs(PLAN)
     ASKED = [*PLAN.listed, *(run for run, _, _ in NEEDS)]
-    RUNS = plan.with_ancestors(PLAN, ASKED)
-    CHECKPOINTS = plan.checkpoints_of(PLAN, ASKED)
-    CANONICAL = plan.canonical_runs(PLAN)
+    RUNS = plan.runs.with_ancestors(PLAN, ASKED)
+    CHECKPOINTS = plan.runs.checkpoints_of(PLAN, ASKED)
+    CANONICAL = plan.needs.canonical_runs(PLAN)
     TRAINED = [run for run in RUNS if run in PLAN.pretrained]
-    TRANSLATORS = plan.translators(PLAN, NEEDS)
+    TRANSLATORS = plan.translators.translators(PLAN, NEEDS)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -31,50 +45,52 @@ MONO_SHARDS = range(PLAN.scale["shards"]["mono"])
 BITEXT_SHARDS = range(PLAN.scale["shards"]["bitext"])
 RAW = f"{S}/raw"
 DATASET_OF = {f"{RAW}/{dataset.path}": dataset for dataset in PLAN.datasets.values()}
-PRETRAINED = plan.any_of(PLAN.pretrained)
-IMPORTED = plan.any_of(PLAN.imported)
-WITH_WEIGHTS = plan.any_of([*PLAN.pretrained, *PLAN.imported])
-ALIGNERS = plan.any_of(run for run in PLAN.runs if PLAN.runs[run]["kind"] == "aligner")
-ALIGNED = plan.any_of(
+PRETRAINED = plan.jobs.any_of(PLAN.pretrained)
+IMPORTED = plan.jobs.any_of(PLAN.imported)
+WITH_WEIGHTS = plan.jobs.any_of([*PLAN.pretrained, *PLAN.imported])
+ALIGNERS = plan.jobs.any_of(
+    run for run in PLAN.runs if PLAN.runs[run]["kind"] == "aligner"
+)
+ALIGNED = plan.jobs.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "alignment"
 )
-TRANSLATED = plan.any_of(
+TRANSLATED = plan.jobs.any_of(
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] == "translation"
 )
 COMPARED = [item for item, spec in PLAN.tables.items() if "compare" in spec]
-COMPARISONS = plan.any_of(COMPARED)  # <paper>/<item>
-TABLES = plan.any_of(set(PLAN.tables) - set(COMPARED))
+COMPARISONS = plan.jobs.any_of(COMPARED)  # <paper>/<item>
+TABLES = plan.jobs.any_of(set(PLAN.tables) - set(COMPARED))
 DRAWN = [item for item, spec in PLAN.figures.items() if "diagram" in spec]
-DIAGRAMS = plan.any_of(DRAWN)  # <paper>/<item>
-FIGURES = plan.any_of(set(PLAN.figures) - set(DRAWN))
+DIAGRAMS = plan.jobs.any_of(DRAWN)  # <paper>/<item>
+FIGURES = plan.jobs.any_of(set(PLAN.figures) - set(DRAWN))
 NOT_TRANSLATED = [
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
 ]
 BITEXT_SETTINGS = {
     task: settings
     for task in PLAN.tasks
-    if (settings := plan.bitext_settings(PLAN, task))
+    if (settings := plan.recipes.bitext_settings(PLAN, task))
 }
 
 
 wildcard_constraints:
     scale=SCALE,
-    corpus=plan.any_of(plan.corpora(PLAN)),
-    lang=plan.any_of(PLAN.languages),
+    corpus=plan.jobs.any_of(plan.data.corpora(PLAN)),
+    lang=plan.jobs.any_of(PLAN.languages),
     pair=r"[a-z]{2,3}-[a-z]{2,3}",
     name=r"[a-z]{2,3}(-[a-z]{2,3})?",
     path=r"[^/]+/.+",
     kind="mono|bitext",
     shard=r"\d+",
-    run=plan.any_of(PLAN.runs),
-    task=plan.any_of(PLAN.tasks),
-    setting=plan.any_of(
+    run=plan.jobs.any_of(PLAN.runs),
+    task=plan.jobs.any_of(PLAN.tasks),
+    setting=plan.jobs.any_of(
         job
         for task, definition in PLAN.tasks.items()
         for setting in definition["settings"]
-        for job in plan.setting_jobs(PLAN, task, setting)
+        for job in plan.recipes.setting_jobs(PLAN, task, setting)
     ),
-    recipe=plan.any_of(
+    recipe=plan.jobs.any_of(
         recipe for task in PLAN.tasks.values() for recipe in task["recipes"]
     ),
     seed=r"\d+",
@@ -84,7 +100,7 @@ wildcard_constraints:
 def code(script):
     """A digest of what a script imports from beside it: a param of the cheap jobs, so that an edit plans them again. As inputs
     these files would be four fifths of all edges of the graph."""
-    return plan.code_digest(f"workflow/scripts/{script}.py")
+    return plan.code.code_digest(f"workflow/scripts/{script}.py")
 
 
 def raw(ids):
@@ -100,7 +116,7 @@ def resource(rule, key, default):
 
 
 def allocated(rule, wildcards):
-    return allocation.allocated(PLAN, rule, dict(wildcards.items()))
+    return plan.allocation.allocated(PLAN, rule, dict(wildcards.items()))
 
 
 def of_training(rule, key):
@@ -165,11 +181,11 @@ def shards_root(wildcards, output):
 
 
 def scores_root(wildcards, output):
-    return plan.evidence(PLAN, "scores")
+    return plan.evidence.evidence(PLAN, "scores")
 
 
 def trainings_root(wildcards, output):
-    return plan.evidence(PLAN, "trainings")
+    return plan.evidence.evidence(PLAN, "trainings")
 
 
 def download_options(wildcards, output):
@@ -194,7 +210,7 @@ def settings_options(wildcards, output):
     """What the command line changed of config.yaml, for the scripts that read it too."""
     return [
         f"--override={key}={json.dumps(value)}"
-        for key, value in plan.changed_settings(PLAN).items()
+        for key, value in plan.load.changed_settings(PLAN).items()
         if key in ("papers", "items", "runs", "seeds", "scores_from")
     ]
 
@@ -267,7 +283,7 @@ def download_id(wildcards):
 def download_digest(wildcards):
     """A download is done again when its address or its published checksum changes, not when a mirror does."""
     dataset = PLAN.datasets[download_id(wildcards)]
-    return plan.digest([dataset.url, dataset.sha256])
+    return common.identity.digest([dataset.url, dataset.sha256])
 
 
 def download_world(wildcards):
@@ -279,13 +295,17 @@ def download_world(wildcards):
 
 def mono_sources(wildcards):
     return raw(
-        plan.mono_ids(wildcards.corpus, wildcards.lang, PLAN.datasets, PLAN.languages)
+        plan.datasets.mono_ids(
+            wildcards.corpus, wildcards.lang, PLAN.datasets, PLAN.languages
+        )
     )
 
 
 def bitext_sources(wildcards):
     return raw(
-        plan.bitext_ids(wildcards.corpus, wildcards.pair, PLAN.datasets, PLAN.languages)
+        plan.datasets.bitext_ids(
+            wildcards.corpus, wildcards.pair, PLAN.datasets, PLAN.languages
+        )
     )
 
 
@@ -302,8 +322,10 @@ def language_id_pairs():
     """(language, file) of the text that the language identifier is trained on: all of the world's."""
     return [
         (lang, path)
-        for lang in plan.world_languages(PLAN)
-        for path in raw(plan.mono_ids("cc-100", lang, PLAN.datasets, PLAN.languages))
+        for lang in plan.data.world_languages(PLAN)
+        for path in raw(
+            plan.datasets.mono_ids("cc-100", lang, PLAN.datasets, PLAN.languages)
+        )
     ]
 
 
@@ -318,8 +340,12 @@ def evaluation_pairs():
         (task, path)
         for task in sorted(PLAN.scale["decontaminate"])
         for path in raw(
-            plan.gold_datasets(
-                PLAN, task, plan.task_languages(PLAN, task, plan.corpus_languages(PLAN))
+            plan.recipes.gold_datasets(
+                PLAN,
+                task,
+                plan.recipes.task_languages(
+                    PLAN, task, plan.data.corpus_languages(PLAN)
+                ),
             )
         )
     ]
@@ -335,7 +361,7 @@ def evaluation_arguments(wildcards):
 
 def thresholds(*sections):
     """A digest of the sections of the cleaning thresholds that one job reads; another section's number plans nothing here."""
-    return plan.digest({section: CLEANING[section] for section in sections})
+    return common.identity.digest({section: CLEANING[section] for section in sections})
 
 
 def mono_texts(data):
@@ -357,10 +383,12 @@ def bitext_texts(data):
 
 def data_of(runs):
     """(corpus, language) and (corpus, pair) of the text of these runs, and of all translation models."""
-    mono, bitext = plan.data_of_runs(PLAN, runs)
+    mono, bitext = plan.data.data_of_runs(PLAN, runs)
     translated = {task for _, task, _ in TRANSLATORS}
     pairs = {
-        pair for task in translated for pair in plan.data_of_translator(PLAN, task)
+        pair
+        for task in translated
+        for pair in plan.translators.data_of_translator(PLAN, task)
     }
     return mono, sorted(pairs.union(bitext))
 
@@ -382,7 +410,7 @@ def cleaning_outputs(wildcards):
 
 
 def vocabulary_corpora():
-    return mono_texts(plan.vocabulary_data(PLAN))
+    return mono_texts(plan.data.vocabulary_data(PLAN))
 
 
 def vocabulary_counts(wildcards):
@@ -420,7 +448,7 @@ def clean_text(wildcards):
 
 def run_shards(wildcards):
     """The manifests of the encoded shards that a run reads."""
-    mono, bitext = plan.data_of_runs(PLAN, [wildcards.run])
+    mono, bitext = plan.data.data_of_runs(PLAN, [wildcards.run])
     return [
         f"{S}/shards/{stem}.json" for stem in mono_texts(mono) + bitext_texts(bitext)
     ]
@@ -430,18 +458,20 @@ def run_shards(wildcards):
 
 
 def run_digest(wildcards):
-    return plan.digest(plan.resolve_run(PLAN, wildcards.run))
+    return common.identity.digest(plan.runs.resolve_run(PLAN, wildcards.run))
 
 
 def weights_digest(wildcards):
     """Of what makes a run's weights: how it is fine-tuned afterwards is not of it."""
-    return plan.run_hash(plan.resolve_run(PLAN, wildcards.run))
+    return common.identity.run_hash(plan.runs.resolve_run(PLAN, wildcards.run))
 
 
 def initial_weights(wildcards):
     """What a run starts from: the weights of another run with the same seed, or nothing."""
-    init = plan.resolve_run(PLAN, wildcards.run).get("init")
-    return plan.weights_path(PLAN, init["run"], int(wildcards.seed)) if init else []
+    init = plan.runs.resolve_run(PLAN, wildcards.run).get("init")
+    return (
+        plan.runs.weights_path(PLAN, init["run"], int(wildcards.seed)) if init else []
+    )
 
 
 def initial_option(wildcards, output):
@@ -451,9 +481,9 @@ def initial_option(wildcards, output):
 
 def pretrain_outputs():
     """The weights of all runs, trained here or imported."""
-    seeds = sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    seeds = sorted({plan.runs.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     found = {
-        plan.weights_path(PLAN, run, seed)
+        plan.runs.weights_path(PLAN, run, seed)
         for run in [*TRAINED, *CHECKPOINTS]
         for seed in seeds
     }
@@ -461,7 +491,7 @@ def pretrain_outputs():
 
 
 def training_logs(wildcards):
-    seeds = sorted({plan.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    seeds = sorted({plan.runs.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     return [
         f"results/{wildcards.scale}/runs/{wildcards.run}/seed-{seed}/train.jsonl"
         for seed in seeds
@@ -470,7 +500,7 @@ def training_logs(wildcards):
 
 def training_plots():
     trained = [
-        run for run in TRAINED if plan.resolve_run(PLAN, run)["schedule"]["steps"]
+        run for run in TRAINED if plan.runs.resolve_run(PLAN, run)["schedule"]["steps"]
     ]
     return [f"{S}/runs/{run}/training.png" for run in trained]
 
@@ -478,7 +508,7 @@ def training_plots():
 def data_outputs():
     mono, bitext = data_of(TRAINED)
     return [
-        plan.vocabulary_path(PLAN),
+        plan.runs.vocabulary_path(PLAN),
         *(
             f"{S}/shards/{stem}.json"
             for stem in mono_texts(mono) + bitext_texts(bitext)
@@ -491,13 +521,15 @@ def data_outputs():
 
 
 def recipe_digest(wildcards):
-    return plan.digest(
-        plan.resolve_recipe(PLAN, wildcards.task, wildcards.setting, wildcards.recipe)
+    return common.identity.digest(
+        plan.recipes.resolve_recipe(
+            PLAN, wildcards.task, wildcards.setting, wildcards.recipe
+        )
     )
 
 
 def recipe_name(wildcards):
-    return plan.recipe_of(PLAN, wildcards.run)
+    return plan.recipes.recipe_of(PLAN, wildcards.run)
 
 
 def recipe(wildcards):
@@ -505,17 +537,17 @@ def recipe(wildcards):
 
 
 def encoder(wildcards):
-    seed = plan.pretrain_seed(PLAN, int(wildcards.seed))
-    return plan.weights_path(PLAN, wildcards.run, seed)
+    seed = plan.runs.pretrain_seed(PLAN, int(wildcards.seed))
+    return plan.runs.weights_path(PLAN, wildcards.run, seed)
 
 
 def checkpoint_files(wildcards):
     """Of a checkpoint, as it was published: on the hub, or in a folder."""
     hub = PLAN.runs[wildcards.run]["source"].get("hub")
     if hub:
-        return raw(plan.checkpoint_ids(PLAN, hub))
+        return raw(plan.checkpoints.checkpoint_ids(PLAN, hub))
     try:
-        folder = plan.checkpoint_folder(PLAN, wildcards.run)
+        folder = plan.checkpoints.checkpoint_folder(PLAN, wildcards.run)
     except UserError as error:
         raise WorkflowError(str(error)) from None
     read = (".json", ".txt", ".model", ".safetensors", ".bin")  # and nothing else
@@ -531,19 +563,21 @@ def checkpoint_folder(wildcards):
 
 def scale_vocabulary(wildcards):
     """The tokenizer that text is encoded with for training."""
-    return plan.vocabulary_path(PLAN)
+    return plan.runs.vocabulary_path(PLAN)
 
 
 def run_vocabulary(wildcards):
     """The tokenizer that a run was trained with."""
     if wildcards.run in PLAN.not_here:
-        raise WorkflowError(f"{plan.not_here(PLAN, wildcards.run)}; take another scale")
-    return plan.vocabulary_path(PLAN, wildcards.run)
+        raise WorkflowError(
+            f"{plan.runs.not_here(PLAN, wildcards.run)}; take another scale"
+        )
+    return plan.runs.vocabulary_path(PLAN, wildcards.run)
 
 
 def model(wildcards):
     """The weights that predict: fine-tuned for this task or for another, or the encoder as it is."""
-    trained = plan.trained_as(PLAN, wildcards.task, wildcards.setting)
+    trained = plan.recipes.trained_as(PLAN, wildcards.task, wildcards.setting)
     if trained is None:
         return encoder(wildcards)
     task, setting = trained
@@ -551,21 +585,21 @@ def model(wildcards):
 
 
 def task_files(wildcards, parts):
-    resolved = plan.resolve_recipe(
+    resolved = plan.recipes.resolve_recipe(
         PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
     )
-    return raw(plan.recipe_datasets(resolved, parts))
+    return raw(plan.recipes.recipe_datasets(resolved, parts))
 
 
 def finetune_files(wildcards):
-    return task_files(wildcards, plan.TRAIN_PARTS)
+    return task_files(wildcards, plan.recipes.TRAIN_PARTS)
 
 
 def finetune_bitext(suffix):
     """The clean sentence pairs that retrieval is fine-tuned on, or their counts."""
 
     def files(wildcards):
-        resolved = plan.resolve_recipe(
+        resolved = plan.recipes.resolve_recipe(
             PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
         )
         corpora = resolved["bitext"]["corpora"]
@@ -580,49 +614,53 @@ def finetune_bitext(suffix):
 def predict_files(wildcards):
     """Mining sets its threshold on dev, so it reads that too."""
     mining = PLAN.tasks[wildcards.task]["kind"] == "mining"
-    return task_files(wildcards, plan.TEST_PARTS + (("dev",) if mining else ()))
+    return task_files(wildcards, plan.recipes.TEST_PARTS + (("dev",) if mining else ()))
 
 
 def aligner_text(wildcards):
     """The clean pairs that an aligner learns from, of the languages that are evaluated."""
-    codes = plan.task_languages(PLAN, wildcards.task)
+    codes = plan.recipes.task_languages(PLAN, wildcards.task)
     pairs = {"-".join(sorted((code, "en"))) for code in codes}
-    _, bitext = plan.data_of_runs(PLAN, [wildcards.run])
+    _, bitext = plan.data.data_of_runs(PLAN, [wildcards.run])
     stems = bitext_texts((corpus, pair) for corpus, pair in bitext if pair in pairs)
     return [f"{S}/corpus/{stem}.clean.tsv.zst" for stem in stems]
 
 
 def dev_files(wildcards):
-    return task_files(wildcards, plan.DEV_PARTS)
+    return task_files(wildcards, plan.recipes.DEV_PARTS)
 
 
 def translator_digest(wildcards):
-    return plan.digest(
-        plan.resolve_translator(PLAN, wildcards.run, wildcards.task, wildcards.setting)
+    return common.identity.digest(
+        plan.translators.resolve_translator(
+            PLAN, wildcards.run, wildcards.task, wildcards.setting
+        )
     )
 
 
 def validation_digest(wildcards):
     """What the learning curve rests on beside the snapshots, which are gone by then: no more of the recipe than that."""
-    resolved = plan.resolve_recipe(
+    resolved = plan.recipes.resolve_recipe(
         PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
     )
     limit = resolved["recipe"].get("dev_limit")
-    return plan.digest([plan.recipe_datasets(resolved, plan.DEV_PARTS), limit])
+    return common.identity.digest(
+        [plan.recipes.recipe_datasets(resolved, plan.recipes.DEV_PARTS), limit]
+    )
 
 
 def translator_shards(wildcards):
     """The manifests of the encoded shards that a translation model is trained on."""
-    stems = bitext_texts(plan.data_of_translator(PLAN, wildcards.task))
+    stems = bitext_texts(plan.translators.data_of_translator(PLAN, wildcards.task))
     return [f"{S}/shards/{stem}.json" for stem in stems]
 
 
 def evaluation_pretrain_seed(wildcards, output):
-    return plan.pretrain_seed(PLAN, int(wildcards.seed))
+    return plan.runs.pretrain_seed(PLAN, int(wildcards.seed))
 
 
 def score_files(wildcards):
-    return task_files(wildcards, plan.TEST_PARTS)
+    return task_files(wildcards, plan.recipes.TEST_PARTS)
 
 
 def cleaning_report(wildcards):
@@ -658,29 +696,29 @@ def exported_folders(wildcards):
 
 
 def exported_run(wildcards):
-    return f"{S}/runs/{plan.trained_run(PLAN, wildcards.run)}/run.yaml"
+    return f"{S}/runs/{plan.runs.trained_run(PLAN, wildcards.run)}/run.yaml"
 
 
 def runs_before(wildcards):
     """The runs that an exported one started from; for a translation model the run itself too."""
-    line = plan.lineage(PLAN, wildcards.run)
+    line = plan.runs.lineage(PLAN, wildcards.run)
     task = PLAN.tasks[wildcards.task] if hasattr(wildcards, "task") else {}
     own = task.get("kind") == "translation"
-    names = [plan.trained_run(PLAN, run) for run in (line if own else line[1:])]
+    names = [plan.runs.trained_run(PLAN, run) for run in (line if own else line[1:])]
     return [f"{S}/runs/{name}/run.yaml" for name in dict.fromkeys(names)]
 
 
 def exported_cost(wildcards):
     """What its pre-training took; of somebody's checkpoint nobody knows."""
-    weights = plan.weights_path(PLAN, wildcards.run, exported_seed(wildcards))
-    trained = plan.trained_run(PLAN, wildcards.run) in PLAN.pretrained
+    weights = plan.runs.weights_path(PLAN, wildcards.run, exported_seed(wildcards))
+    trained = plan.runs.trained_run(PLAN, wildcards.run) in PLAN.pretrained
     return str(Path(weights).with_name("cost.json")) if trained else []
 
 
 def exported_seed(wildcards):
     """Of pre-training: a fine-tuned model is named by its own seed."""
     seed = int(wildcards.seed)
-    return plan.pretrain_seed(PLAN, seed) if hasattr(wildcards, "task") else seed
+    return plan.runs.pretrain_seed(PLAN, seed) if hasattr(wildcards, "task") else seed
 
 
 def exported_scores(wildcards):
@@ -692,11 +730,13 @@ def exported_scores(wildcards):
             continue
         translates = PLAN.tasks[task]["kind"] == "translation"
         if hasattr(wildcards, "task"):
-            trained = (task, job) if translates else plan.trained_as(PLAN, task, job)
+            trained = (
+                (task, job) if translates else plan.recipes.trained_as(PLAN, task, job)
+            )
             own = trained == (wildcards.task, wildcards.setting)
             own = own and seed == int(wildcards.seed)
         else:
-            pretrained = plan.pretrain_seed(PLAN, seed, wildcards.run)
+            pretrained = plan.runs.pretrain_seed(PLAN, seed, wildcards.run)
             own = not translates and pretrained == int(wildcards.seed)
         if own:
             found.append(str(path))
@@ -705,29 +745,35 @@ def exported_scores(wildcards):
 
 def exported_digest(wildcards):
     """What a card rests on beside its model: its scores, the scale, and the licences of its data."""
-    line = plan.lineage(PLAN, wildcards.run)
-    mono, bitext = plan.data_of_runs(PLAN, line)
+    line = plan.runs.lineage(PLAN, wildcards.run)
+    mono, bitext = plan.data.data_of_runs(PLAN, line)
     known = (PLAN.datasets, PLAN.languages)
-    ids = [id_ for name, code in mono for id_ in plan.mono_ids(name, code, *known)]
-    ids += [id_ for name, pair in bitext for id_ in plan.bitext_ids(name, pair, *known)]
+    ids = [
+        id_ for name, code in mono for id_ in plan.datasets.mono_ids(name, code, *known)
+    ]
+    ids += [
+        id_
+        for name, pair in bitext
+        for id_ in plan.datasets.bitext_ids(name, pair, *known)
+    ]
     for run in line:
         hub = PLAN.runs[run].get("source", {}).get("hub")
-        ids += plan.checkpoint_ids(PLAN, hub) if hub else []
+        ids += plan.checkpoints.checkpoint_ids(PLAN, hub) if hub else []
     if hasattr(wildcards, "task"):
-        resolved = plan.resolve_recipe(
+        resolved = plan.recipes.resolve_recipe(
             PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
         )
-        ids += plan.recipe_datasets(resolved, plan.TRAIN_PARTS)
+        ids += plan.recipes.recipe_datasets(resolved, plan.recipes.TRAIN_PARTS)
     licences = {id_: PLAN.datasets[id_].licence for id_ in ids}
     scores = [Path(path).read_text() for path in exported_scores(wildcards)]
-    return plan.digest([scores, PLAN.scale["description"], WORLD, licences])
+    return common.identity.digest([scores, PLAN.scale["description"], WORLD, licences])
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
 def all_scores(wildcards):
-    return plan.all_score_paths(PLAN)
+    return plan.claimed.all_score_paths(PLAN)
 
 
 def spec_of(wildcards):
@@ -735,7 +781,7 @@ def spec_of(wildcards):
 
 
 def spec_scores(wildcards):
-    return plan.score_paths(PLAN, spec_of(wildcards))
+    return plan.needs.score_paths(PLAN, spec_of(wildcards))
 
 
 def spec_published(wildcards):
@@ -743,39 +789,39 @@ def spec_published(wildcards):
 
 
 def spec_trainings(wildcards):
-    return plan.figure_trainings(PLAN, spec_of(wildcards))
+    return plan.needs.figure_trainings(PLAN, spec_of(wildcards))
 
 
 def diagram_digest(wildcards):
-    return plan.diagram_digest(PLAN, spec_of(wildcards))
+    return plan.needs.diagram_digest(PLAN, spec_of(wildcards))
 
 
 def claim_scores(wildcards):
-    return plan.claim_paths(PLAN)
+    return plan.claimed.claim_paths(PLAN)
 
 
 def claim_trainings(wildcards):
-    return plan.claim_trainings(PLAN)
+    return plan.claimed.claim_trainings(PLAN)
 
 
 def comparison_counts(wildcards):
     reads = plan.compare_specs.reads_corpora(spec_of(wildcards))
-    return plan.corpus_counts(PLAN) if reads else []
+    return plan.evidence.corpus_counts(PLAN) if reads else []
 
 
 def comparison_trainings(wildcards):
-    return plan.compared_trainings(PLAN, spec_of(wildcards))
+    return plan.needs.compared_trainings(PLAN, spec_of(wildcards))
 
 
 def comparison_digest(wildcards):
-    return plan.comparison_digest(PLAN, spec_of(wildcards))
+    return plan.needs.comparison_digest(PLAN, spec_of(wildcards))
 
 
 def counted_texts(suffixes):
     """What is counted of the clean text: its counts, or the text itself."""
 
     def files(wildcards):
-        mono, bitext = plan.counted_data(PLAN)
+        mono, bitext = plan.claimed.counted_data(PLAN)
         return [
             f"{S}/corpus/{stem}.{suffix}"
             for stems, suffix in zip((mono_texts(mono), bitext_texts(bitext)), suffixes)
@@ -840,22 +886,22 @@ def published_files(wildcards):
 def site_trainings(wildcards):
     """The records of the pre-trainings behind the tables and figures."""
     of_specs = [
-        *(plan.compared_trainings(PLAN, PLAN.tables[item]) for item in COMPARED),
-        *(plan.figure_trainings(PLAN, spec) for spec in PLAN.figures.values()),
+        *(plan.needs.compared_trainings(PLAN, PLAN.tables[item]) for item in COMPARED),
+        *(plan.needs.figure_trainings(PLAN, spec) for spec in PLAN.figures.values()),
     ]
-    found = set(plan.training_paths(PLAN, {run for run, _, _ in NEEDS}))
+    found = set(plan.evidence.training_paths(PLAN, {run for run, _, _ in NEEDS}))
     return sorted(found.union(*of_specs))
 
 
 def site_counts(wildcards):
     read = (plan.compare_specs.reads_corpora(PLAN.tables[item]) for item in COMPARED)
-    return plan.corpus_counts(PLAN) if any(read) else []
+    return plan.evidence.corpus_counts(PLAN) if any(read) else []
 
 
 def site_digest(wildcards):
     """The runs and recipes that stand in comparisons."""
-    return plan.digest(
-        [plan.comparison_digest(PLAN, PLAN.tables[item]) for item in COMPARED]
+    return common.identity.digest(
+        [plan.needs.comparison_digest(PLAN, PLAN.tables[item]) for item in COMPARED]
     )
 
 
@@ -871,13 +917,13 @@ def spec_files(wildcards):
 
 
 # What captions and gaps depend on beside the scores: which scale this is, and which of its runs stand for which.
-VIEW = plan.digest(
+VIEW = common.identity.digest(
     {
         "scale": SCALE,
         "description": PLAN.scale["description"],
         "world": WORLD,
         "seeds": PLAN.seeds,
-        "scores": plan.evidence(PLAN, "scores"),
+        "scores": plan.evidence.evidence(PLAN, "scores"),
         "runs": sorted(PLAN.selected),
         "canonical": CANONICAL,
         "tasks": {

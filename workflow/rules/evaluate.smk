@@ -46,7 +46,7 @@ rule finetune:
     benchmark:
         "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
-        task=plan.any_of(set(NOT_TRANSLATED) - BITEXT_SETTINGS.keys()),
+        task=plan.jobs.any_of(set(NOT_TRANSLATED) - BITEXT_SETTINGS.keys()),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune", "threads", 1)
@@ -80,8 +80,8 @@ rule finetune_retrieval:
     benchmark:
         "results/{scale}/benchmarks/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
-        task=plan.any_of(BITEXT_SETTINGS),
-        setting=plan.any_of(sum(BITEXT_SETTINGS.values(), [])),
+        task=plan.jobs.any_of(BITEXT_SETTINGS),
+        setting=plan.jobs.any_of(sum(BITEXT_SETTINGS.values(), [])),
     conda:
         "../../envs/torch.yaml"
     threads: resource("finetune_retrieval", "threads", 1)
@@ -112,7 +112,7 @@ rule predict:
         "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
-        task=plan.any_of(NOT_TRANSLATED),
+        task=plan.jobs.any_of(NOT_TRANSLATED),
     conda:
         "../../envs/torch.yaml"
     threads: resource("predict", "threads", 1)

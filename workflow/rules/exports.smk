@@ -56,7 +56,7 @@ rule export_model_finetuned:
         "results/{scale}/benchmarks/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
-        task=plan.any_of(NOT_TRANSLATED),
+        task=plan.jobs.any_of(NOT_TRANSLATED),
     conda:
         "../../envs/torch.yaml"
     threads: 1

@@ -27,7 +27,7 @@ rule build_world:
     params:
         code=code("build_world"),
         out=world_root,
-        digest=plan.digest(PLAN.scale.get("world")),
+        digest=common.identity.digest(PLAN.scale.get("world")),
     shell:
         "python {input.script:q} --scale {input.scale:q} --datasets {input.datasets:q} --out {params.out:q} > {log:q} 2>&1"
 

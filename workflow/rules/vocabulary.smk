@@ -47,7 +47,7 @@ rule train_vocabulary:
     params:
         code=code("train_vocabulary"),
         source=vocabulary_arguments,
-        digest=plan.digest(PLAN.scale["vocabulary"]),
+        digest=common.identity.digest(PLAN.scale["vocabulary"]),
     shell:
         "python {input.script:q} {params.source:q} --out {output.model:q} > {log:q} 2>&1"
 

@@ -14,10 +14,10 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from pathlib import Path
 
-import plan
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
+from plan.schemas import check_schema
 from report import audit_pages
 from report.audit_numbers import (
     Line,
@@ -129,7 +129,7 @@ class Audit:
 def load(root: Path) -> Audit:
     """Everything that stands in config/published, and what config/audit.yaml says of it."""
     data = read_yaml(root / DATA, DATA)
-    plan.check_schema(root, data, "audit", DATA)
+    check_schema(root, data, "audit", DATA)
     lines = {}
     for path in sorted((root / "config/published").glob("*/*.csv")):
         lines[f"{path.parent.name}/{path.stem}"] = read_lines(path, data["plain"])

@@ -25,10 +25,11 @@ from pathlib import Path
 
 import yaml
 
-import plan
 from billing import jobs as graph
 from common.atomic import write_text
 from common.errors import UserError, run_main
+from plan.config import Config
+from plan.load import load_config
 
 TARGET = "results/tables/all.tex"
 PROFILE = Path("slurm/config.v8+.yaml")
@@ -271,9 +272,7 @@ def unfit(bills: Sequence) -> list[str]:
     ]
 
 
-def summary(
-    bills: Sequence, done: int, config: plan.Config, rate, critical: Sequence[int], limits: Limits
-) -> list[str]:
+def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence[int], limits: Limits) -> list[str]:
     """What a person acts on."""
     from billing.pricing import RESUMES
 
@@ -342,7 +341,7 @@ def critical_lines(bills: Sequence, critical: Sequence[int]) -> str:
     return lined_up(rows)
 
 
-def report(bills: Sequence, done: int, config: plan.Config, rate, limits: Limits) -> tuple[str, list[int]]:
+def report(bills: Sequence, done: int, config: Config, rate, limits: Limits) -> tuple[str, list[int]]:
     """All that is printed, and the critical path."""
     if not bills:
         return f"Nothing to be done: all {done:,} jobs are.\n", []
@@ -384,7 +383,7 @@ def main() -> None:
         from billing import pricing as billing
 
         found, done = asked.result()
-    config = plan.load_config(".", settings_of(args.config))
+    config = load_config(".", settings_of(args.config))
 
     machines = billing.load_machines(Path("."))
     rate = billing.choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)

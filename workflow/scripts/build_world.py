@@ -15,7 +15,7 @@ from pathlib import Path
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import read_scale
-from datasets import load_datasets, load_languages
+from plan.datasets import load_datasets, load_languages
 from world import formats
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs

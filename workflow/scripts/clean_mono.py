@@ -176,7 +176,7 @@ def write_rejects(stream: TextIO, files: list[str], places: list[int], verdicts:
 
 def open_language_id(path: Path, language: str, languages: str, candidates: int) -> tuple[LanguageId | None, str]:
     """The model and the language's label in it; no model where it does not know the language."""
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     table = load_languages(languages)
     if language not in table:
@@ -187,7 +187,7 @@ def open_language_id(path: Path, language: str, languages: str, candidates: int)
 
 
 def script_of(language: str, languages: str) -> str:
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     return load_languages(languages)[language].script
 

@@ -8,9 +8,9 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-import plan
 from common.atomic import atomic_path
 from common.errors import UserError, run_main
+from plan.claimed import claim_paths
 from report.scores import Score, group_paths, load_results
 from report.tables import add_context_arguments, load_context
 
@@ -55,7 +55,7 @@ def main() -> None:
             raise UserError(f"{args.scores_root}: holds no score file (*.json)")
     else:
         context, tables, figures = load_context(args.config, args.scale, args.scores_root, args.override)
-        of_claims = [args.scores_root.joinpath(*Path(path).parts[-4:]) for path in plan.claim_paths(context.config)]
+        of_claims = [args.scores_root.joinpath(*Path(path).parts[-4:]) for path in claim_paths(context.config)]
         of_specs = (path for spec in [*tables.values(), *figures.values()] for path in context.expected(spec))
         paths = sorted({*of_specs, *of_claims})
     write_scores(collect(paths, args.scale), args.out)

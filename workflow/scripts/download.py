@@ -36,7 +36,7 @@ from pathlib import Path
 
 from common.atomic import atomic_path, keep_sum, sha256_of, told, write_text
 from common.errors import UserError, run_main
-from datasets import DATASETS_TSV, Dataset, load_datasets, path_of
+from plan.datasets import DATASETS_TSV, Dataset, load_datasets, path_of
 
 CHUNK = 1 << 20
 STALL_BYTES = 1024  # fewer bytes than this in one stall time-out is silence

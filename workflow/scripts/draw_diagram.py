@@ -16,11 +16,12 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.textpath import TextPath
 
-import plan
 from common.errors import run_main
 from common.typed import build
 from engine.assembly import decoder_of_veco
 from engine.config import RunConfig
+from plan.runs import resolve_run
+from plan.translators import FROM_WEIGHTS, resolve_translator
 from report.figure_style import STYLE, save, title_of
 from report.objective_trace import MASK, SPECIALS, VOCABULARY, Output, Part, Pass, Trace, trace_head, trace_objective
 from report.tables import Context, add_context_arguments, load_context, load_spec
@@ -68,7 +69,7 @@ def read_panels(spec: dict, context: Context) -> list[Panel]:
 def trace_of(panel: dict, about: dict, context: Context) -> tuple[Trace, str]:
     """The trace of a panel, and what else is to be said of it."""
     config, sentences, languages = context.config, about["sentences"], panel["languages"]
-    written = plan.resolve_run(config, about["run"])
+    written = resolve_run(config, about["run"])
     run = build(RunConfig, written, "")
     if "objective" in panel:
         trace = trace_objective(run, panel["objective"], sentences, languages, panel.get("options", {}))
@@ -77,7 +78,7 @@ def trace_of(panel: dict, about: dict, context: Context) -> tuple[Trace, str]:
     task = config.tasks[panel["task"]]
     if task["kind"] != "translation":
         return trace_head(run, task["kind"], len(task["labels"]), sentences, languages), ""
-    resolved = plan.resolve_translator(config, about["run"], panel["task"], plan.FROM_WEIGHTS)
+    resolved = resolve_translator(config, about["run"], panel["task"], FROM_WEIGHTS)
     translator = build(RunConfig, resolved, "")
     return trace_objective(translator, "translation", sentences, languages, {}), origin(translator)
 

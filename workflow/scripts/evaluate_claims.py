@@ -16,11 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-import claims
-import plan
-from claims import Link, Measure
 from common.atomic import check_seal, write_json, write_text
 from common.errors import UserError, run_main
+from plan import claims
+from plan.claimed import layer_here, measured_languages, untestable
+from plan.claims import Link, Measure
+from plan.config import Config
+from plan.evidence import is_current, seeds_of
+from plan.load import load_config
+from plan.needs import canonical_run
+from plan.recipes import setting_jobs, setting_of_job, trained_as
+from plan.runs import lineage, pretrain_seed, trained_run
 from report import latex
 from report.bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
 from report.scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
@@ -83,7 +89,7 @@ class Result:
 class Evidence:
     """The score and training files of one scale, each read once; asked for one that is not there it says which."""
 
-    def __init__(self, config: plan.Config, scores_root: Path, trainings_root: Path) -> None:
+    def __init__(self, config: Config, scores_root: Path, trainings_root: Path) -> None:
         self.config, self.scores_root, self.trainings_root = config, scores_root, trainings_root
         self.read: dict[tuple[str, str, str], Results] = {}
         self.contents: dict[Path, dict] = {}
@@ -91,19 +97,19 @@ class Evidence:
 
     def paths(self, measure: Measure) -> dict[str, dict[int, Path]]:
         """Job (a setting, or one of each language) -> seed -> path."""
-        run = plan.canonical_run(self.config, measure.run, measure.task)
-        jobs = plan.setting_jobs(self.config, measure.task, measure.setting, self.languages(measure))
-        seeds = plan.seeds_of(self.config, run)
+        run = canonical_run(self.config, measure.run, measure.task)
+        jobs = setting_jobs(self.config, measure.task, measure.setting, self.languages(measure))
+        seeds = seeds_of(self.config, run)
         folder = self.scores_root / run / measure.task
         found = {job: {seed: folder / job / f"seed-{seed}.json" for seed in seeds} for job in jobs}
         return {job: {seed: path for seed, path in of.items() if self.is_of_today(path)} for job, of in found.items()}
 
     def is_of_today(self, path: Path) -> bool:
         """Reference files may be of a configuration that has changed since."""
-        return not self.config.from_reference or not path.exists() or plan.is_current(self.config, path.absolute())
+        return not self.config.from_reference or not path.exists() or is_current(self.config, path.absolute())
 
     def languages(self, measure: Measure) -> list[str]:
-        return plan.measured_languages(self.config, measure)
+        return measured_languages(self.config, measure)
 
     def results(self, measure: Measure) -> Results:
         paths = self.paths(measure)
@@ -113,7 +119,7 @@ class Evidence:
             if list(paths) == [measure.setting]:
                 self.read[key] = load_results(paths[measure.setting], self.config.scale_name)
             else:
-                parts = {plan.setting_of_job(self.config, measure.task, job)[1]: of for job, of in paths.items()}
+                parts = {setting_of_job(self.config, measure.task, job)[1]: of for job, of in paths.items()}
                 self.read[key] = load_parts(parts, self.config.scale_name)
         return self.read[key]
 
@@ -136,8 +142,8 @@ class Evidence:
 
     def trainings(self, run: str) -> dict[int, list[Path]]:
         """Seed of pre-training -> the files of a run and of those that it starts from."""
-        names = [plan.trained_run(self.config, own) for own in plan.lineage(self.config, run)]
-        seeds = sorted({plan.pretrain_seed(self.config, seed) for seed in self.config.seeds})
+        names = [trained_run(self.config, own) for own in lineage(self.config, run)]
+        seeds = sorted({pretrain_seed(self.config, seed) for seed in self.config.seeds})
         found = {seed: [self.trainings_root / name / f"seed-{seed}.json" for name in names] for seed in seeds}
         return {seed: paths for seed, paths in found.items() if all(map(self.is_of_today, paths))}
 
@@ -154,7 +160,7 @@ class Evidence:
 # --- what is there --------------------------------------------------------------------------------------------------
 
 
-def check_there(config: plan.Config, evidence: Evidence, claim: dict) -> None:
+def check_there(config: Config, evidence: Evidence, claim: dict) -> None:
     """Raise Missing with the reason why the numbers of a claim are not all there."""
     if untrained := [run for run in claims.runs_of(claim) if run not in config.selected]:
         several = "runs {} are" if len(untrained) > 1 else "run {} is"
@@ -203,9 +209,7 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
             raise Missing(f"no {measure.metric} of {measure.run}, {measure.task}, {measure.setting}, for {code}")
         if not is_fine_tuned(config, measure):
             # seeds of fine-tuning that read the same encoder are one number
-            by_seed = {
-                seed: one for seed, one in by_seed.items() if seed == plan.pretrain_seed(config, seed, measure.run)
-            }
+            by_seed = {seed: one for seed, one in by_seed.items() if seed == pretrain_seed(config, seed, measure.run)}
         headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
         items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
         known = bool(items) and all(one is not None for one in items.values())
@@ -215,9 +219,9 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
     return found
 
 
-def numbers(config: plan.Config, results: Results, measure: Measure, code: str) -> dict[int, float]:
+def numbers(config: Config, results: Results, measure: Measure, code: str) -> dict[int, float]:
     if measure.depth is not None:
-        return results.curves(measure.metric, [code], "layer").get(plan.layer_here(config, measure), {})
+        return results.curves(measure.metric, [code], "layer").get(layer_here(config, measure), {})
     if measure.share is not None:
         curve = results.curves(measure.metric, [code], "update")
         if not curve:
@@ -230,9 +234,9 @@ def numbers(config: plan.Config, results: Results, measure: Measure, code: str) 
     return results.values(code, measure.metric, measure.direction)
 
 
-def is_fine_tuned(config: plan.Config, measure: Measure) -> bool:
-    job = plan.setting_jobs(config, measure.task, measure.setting)[0]
-    return plan.trained_as(config, measure.task, job) is not None
+def is_fine_tuned(config: Config, measure: Measure) -> bool:
+    job = setting_jobs(config, measure.task, measure.setting)[0]
+    return trained_as(config, measure.task, job) is not None
 
 
 def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], list[str]]:
@@ -290,7 +294,7 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
     ):
         notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
     runs = {one.run for one in claims.measures_of([link])}
-    pretrained = min(len({plan.pretrain_seed(config, seed, run) for seed in seeds}) for run in runs)
+    pretrained = min(len({pretrain_seed(config, seed, run) for seed in seeds}) for run in runs)
     if pretrained < len(seeds):
         trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
         notes.append(f"Seeds of fine-tuning from {trainings}: of others the interval says nothing.")
@@ -319,9 +323,9 @@ def measure(evidence: Evidence, link: Link, name: str, level: float) -> Measured
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def evaluate(config: plan.Config, evidence: Evidence, claim: dict) -> Result:
+def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
     """One claim with what was measured of it."""
-    if reason := plan.untestable(config, claim):
+    if reason := untestable(config, claim):
         return Result(claim, NOT_TESTABLE, reason)
     evidence.used = set()
     try:
@@ -604,7 +608,7 @@ def summary_lines(results: list[Result], names: dict[str, str]) -> list[str]:
     return [*lines, r"\bottomrule", r"\end{tabular}", ""]
 
 
-def scale_words(config: plan.Config) -> str:
+def scale_words(config: Config) -> str:
     world = "the generated mini-world" if config.has_world else "real data"
     if config.scale_name == "smoke":
         return "Scale smoke: this scale tests the code, its verdicts mean nothing."
@@ -620,7 +624,7 @@ def main() -> None:
     args = parser.parse_args()
     path = args.config.resolve()
     root = path.parent.parent
-    config = plan.load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
+    config = load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
     names, evidence = paper_names(root), Evidence(config, args.scores_root, args.trainings_root)
     results = [evaluate(config, evidence, claim) for claim in config.claims]
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}

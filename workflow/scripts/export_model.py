@@ -23,13 +23,13 @@ from torch import Tensor
 from common.atomic import atomic_folder, write_json, write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
-from datasets import DATASETS_TSV
 from engine.checkpoint import described_model, load_weights, save_weights
 from engine.formats import FORMATS, own_layout, to_foreign
 from engine.model import FIRST_POSITION, ModelConfig
 from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD, Imported, Tokenizer, load_tokenizer
 from engine.tokenizer_files import write_hugging_face_tokenizer
+from plan.datasets import DATASETS_TSV
 from report.model_card import Exported, model_card
 from tasks.recipe import Recipe, load_recipe
 

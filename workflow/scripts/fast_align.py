@@ -22,10 +22,10 @@ import yaml
 
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
+from common.identity import run_hash
 from corpus.corpusio import read_lines
-from datasets import DATASETS_TSV
 from engine import ibm2
-from plan import run_hash
+from plan.datasets import DATASETS_TSV
 from pretrain import commit_id
 from tasks import word_alignment
 from tasks.recipe import Recipe, load_recipe, raw_paths

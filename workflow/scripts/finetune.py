@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from common.atomic import sha256_of, write_json
 from common.errors import UserError, run_main
-from datasets import DATASETS_TSV
 from engine.answers import Question
 from engine.attention import choose_kernels
 from engine.checkpoint import load_encoder, load_state, load_weights, save_state, save_weights, sole_use
@@ -36,6 +35,7 @@ from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder
 from engine.rows import AnswerWindow, Window, answer_labels, answer_windows, pair_rows, shuffled_batches, tag_windows
 from engine.tokenizer import Tokenizer, load_tokenizer, vocabulary_sum
+from plan.datasets import DATASETS_TSV
 from tasks import measure_of, task_module
 from tasks.labels import Pair
 from tasks.recipe import FINETUNED_KINDS, Hyperparameters, Recipe, load_recipe, raw_paths

@@ -26,11 +26,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from common.errors import UserError, run_main
+from common.identity import run_hash
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
 from engine.tokenizer import import_tokenizer
-from plan import run_hash
 from pretrain import commit_id
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -16,35 +16,41 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import plan
 from common.atomic import atomic_path, write_json, write_text
 from common.errors import UserError, run_main
+from common.identity import digest, run_hash
 from common.yamlfiles import read_yaml
+from plan.claimed import all_needs
+from plan.config import Config
+from plan.evidence import is_current, score_hash, seeds_of
+from plan.load import load_config
+from plan.recipes import recipe_digest, recipe_key
+from plan.runs import resolve_run
 from report.scores import group_paths, read_content, scores_of
 from report.trainings import read_training
 
 COLUMNS = ("scale", "run", "scores", "trainings", "commits", "torch", "machine", "first", "last")
 
 
-def stale(config: plan.Config, content: dict, results: Path) -> str | None:
+def stale(config: Config, content: dict, results: Path) -> str | None:
     """Why a score is none of today's configuration; None where it is."""
     run, task, setting = (content[key] for key in ("run", "task", "setting"))
     if content["task_version"] != (version := config.tasks[task]["version"]):
         return f"of version {content['task_version']} of {task}, which is at {version}"
-    if content["run_hash"] != (current := plan.score_hash(config, run, task, setting)):
+    if content["run_hash"] != (current := score_hash(config, run, task, setting)):
         return f"of another {run} ({content['run_hash']}) than config/runs and the scale have today ({current})"
-    recipe = results / f"recipes/{plan.recipe_key(config, run, task, setting)}.yaml"
+    recipe = results / f"recipes/{recipe_key(config, run, task, setting)}.yaml"
     if not recipe.exists():
         return f"{recipe}, the recipe that it was made by, is not there"
-    if plan.digest(read_yaml(recipe, str(recipe)))[:16] != plan.recipe_digest(config, run, task, setting):
+    if digest(read_yaml(recipe, str(recipe)))[:16] != recipe_digest(config, run, task, setting):
         return f"of another recipe than config/tasks/{task}.yaml and the scale have today"
     return None
 
 
-def finished(config: plan.Config, results: Path) -> Iterator[tuple[Path, Path, dict]]:
+def finished(config: Config, results: Path) -> Iterator[tuple[Path, Path, dict]]:
     """(file below results/<scale>, its place below reference/, content) of every score that is there and wanted."""
     scale = config.scale_name
-    wanted = {(*need, seed) for need in plan.all_needs(config) for seed in plan.seeds_of(config, need[0])}
+    wanted = {(*need, seed) for need in all_needs(config) for seed in seeds_of(config, need[0])}
     for (run, task, setting), of_seed in group_paths((results / "scores").rglob("seed-*.json")).items():
         for seed, path in of_seed.items():
             if (run, task, setting, seed) in wanted:
@@ -53,7 +59,7 @@ def finished(config: plan.Config, results: Path) -> Iterator[tuple[Path, Path, d
                 yield path, Path("scores") / scale / run / task / setting / path.name, content
 
 
-def keep(config: plan.Config, results: Path, reference: Path, machine: str) -> tuple[int, list[str]]:
+def keep(config: Config, results: Path, reference: Path, machine: str) -> tuple[int, list[str]]:
     """How many files were kept, and what was left out, each with its reason."""
     scale, refused = config.scale_name, []
     recipes_file = reference / f"recipes/{scale}.json"
@@ -66,12 +72,12 @@ def keep(config: plan.Config, results: Path, reference: Path, machine: str) -> t
             refused.append(f"{path}: {reason}")
             continue
         run, task, setting = (content[key] for key in ("run", "task", "setting"))
-        recipes[plan.recipe_key(config, run, task, setting)] = plan.recipe_digest(config, run, task, setting)
+        recipes[recipe_key(config, run, task, setting)] = recipe_digest(config, run, task, setting)
         if copied(path, reference / place):
             new.setdefault(run, []).append(path)
     for path in sorted((results / "trainings").glob("*/seed-*.json")):
         one = read_training(path, scale)
-        if one.run in config.runs and one.run_hash == plan.run_hash(plan.resolve_run(config, one.run))[:16]:
+        if one.run in config.runs and one.run_hash == run_hash(resolve_run(config, one.run))[:16]:
             if copied(path, reference / f"trainings/{scale}" / one.run / path.name):
                 new.setdefault(one.run, []).append(path)
         else:
@@ -86,13 +92,13 @@ def keep(config: plan.Config, results: Path, reference: Path, machine: str) -> t
     return sum(map(len, new.values())), refused
 
 
-def remove_outdated(config: plan.Config, reference: Path) -> None:
+def remove_outdated(config: Config, reference: Path) -> None:
     """Scores and trainings of a configuration that has changed since; a new digest of their recipe would hide it."""
     for kind in ("scores", "trainings"):
         for path in sorted((reference / kind / config.scale_name).rglob("seed-*.json")):
             named = path.parts[-4:-2] if kind == "scores" else (path.parent.name,)
             known = all(name in {*config.runs, *config.tasks} for name in named)
-            if not known or not plan.is_current(config, path.absolute()):
+            if not known or not is_current(config, path.absolute()):
                 path.unlink()
                 print(f"taken away: {path} is of another configuration than today's")
 
@@ -143,7 +149,7 @@ def main() -> None:
         raise UserError("--machine: one line without tabs and semicolons")
     if not (args.results or Path("results") / args.scale).is_dir():
         raise UserError(f"{args.results or Path('results') / args.scale}: no such folder; compute something first")
-    config = plan.load_config(Path(), {"scale": args.scale, "runs": "all"})
+    config = load_config(Path(), {"scale": args.scale, "runs": "all"})
     kept, refused = keep(config, args.results or Path("results") / args.scale, args.reference, args.machine)
     for reason in refused:
         print(f"not kept: {reason}")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import yaml
 
-import plan
 from common.atomic import write_text
 from common.errors import run_main
+from plan.config import Config
+from plan.recipes import resolve_recipe
 from resolve_run import config_of
 
 HEADER = (
@@ -15,9 +16,9 @@ HEADER = (
 )
 
 
-def render(config: plan.Config, task: str, setting: str, recipe: str) -> str:
+def render(config: Config, task: str, setting: str, recipe: str) -> str:
     """The resolved recipe as YAML: sorted keys, so that equal content is equal bytes."""
-    resolved = plan.resolve_recipe(config, task, setting, recipe)
+    resolved = resolve_recipe(config, task, setting, recipe)
     header = HEADER.format(task=task, setting=setting, recipe=recipe, scale=config.scale_name)
     return header + yaml.safe_dump(resolved, sort_keys=True, allow_unicode=True, width=120)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import yaml
 
-import plan
 from common.atomic import write_text
 from common.errors import run_main
+from plan.config import Config
+from plan.translators import resolve_translator
 from resolve_run import config_of
 
 HEADER = (
@@ -15,9 +16,9 @@ HEADER = (
 )
 
 
-def render(config: plan.Config, run: str, task: str, setting: str) -> str:
+def render(config: Config, run: str, task: str, setting: str) -> str:
     """The resolved run as YAML: sorted keys, so that equal content is equal bytes."""
-    resolved = plan.resolve_translator(config, run, task, setting)
+    resolved = resolve_translator(config, run, task, setting)
     header = HEADER.format(run=run, task=task, setting=setting, scale=config.scale_name)
     return header + yaml.safe_dump(resolved, sort_keys=True, allow_unicode=True, width=120)
 

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 from common.atomic import check_folder, check_sum, write_sealed
 from common.errors import UserError, run_main
-from datasets import DATASETS_TSV
 from engine import bleu
 from engine.alignments import Alignment, diagonal_chance
 from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
+from plan.datasets import DATASETS_TSV
 from report.scores import BY_UPDATE, packed_items
 from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
 

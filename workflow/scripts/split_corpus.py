@@ -176,7 +176,7 @@ def pair_suffixes(pair: str, members: list[str] | None, languages: str) -> list[
         raise UserError(f"--pair {pair}: write two language codes joined by '-'")
     if members:
         return [(members[0],), (members[1],)]
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     table = load_languages(languages)
     return [tuple(dict.fromkeys((code, *(table[code].opus if code in table else ())))) for code in codes]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from common.atomic import CHECKSUM, check_seal, sha256_of, write_sealed
 from common.errors import UserError, run_main
+from common.identity import run_hash
 from common.yamlfiles import read_yaml
-from plan import run_hash
 from report.trainings import read_log, shortened, signals
 
 

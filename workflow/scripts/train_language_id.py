@@ -88,7 +88,7 @@ def train(files: dict[str, list[Path]], labels: dict[str, str], out: Path, thres
 
 def label_of(language: str, languages: str) -> str:
     """The label of a language in lid.176, so that either model can be used; its own code where lid.176 lacks it."""
-    from datasets import load_languages
+    from plan.datasets import load_languages
 
     table = load_languages(languages)
     if language not in table:

@@ -23,11 +23,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import plan
 import pretrain
-from allocation import allocated
 from billing.jobs import Job
 from common.errors import UserError
+from common.identity import run_hash
 from common.typed import build
 from common.yamlfiles import did_you_mean, read_yaml
 from engine import cost
@@ -40,6 +39,15 @@ from engine.objectives import OBJECTIVES
 from engine.objectives.mlm import CHUNK
 from engine.options import DESCRIPTIONS
 from engine.shards import open_shard, read_manifest, write_shard
+from plan.allocation import allocated
+from plan.claimed import counted_data
+from plan.config import Config
+from plan.data import data_of_runs
+from plan.datasets import bitext_ids, mono_ids
+from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
+from plan.runs import data_languages, resolve_run, vocabulary_size
+from plan.schemas import check_schema
+from plan.translators import decoder_of, resolve_translator
 from plan_sampling import plan as sampling_plan
 from plan_sampling import sources_of_run, write_plan
 
@@ -80,7 +88,7 @@ class Rate:
 
 def load_machines(root: Path) -> dict:
     content = read_yaml(root / MACHINES, MACHINES)
-    plan.check_schema(root, content, "machines", MACHINES)
+    check_schema(root, content, "machines", MACHINES)
     for kind, name in content["default"].items():
         if name not in content["machines"]:
             raise UserError(
@@ -90,7 +98,7 @@ def load_machines(root: Path) -> dict:
 
 
 def choose_rate(
-    config: plan.Config, machines: dict, name: str | None, utilisation: float | None, flops_per_second: float | None
+    config: Config, machines: dict, name: str | None, utilisation: float | None, flops_per_second: float | None
 ) -> Rate:
     """The given rate; else that of the named machine; else what earlier trainings of this scale reached; else that of
     the default machine."""
@@ -122,11 +130,11 @@ def choose_rate(
     return Rate(rates, f"{share:.0%} of the peak of {machine['name']} (assumed)", chosen, machine["memory"])
 
 
-def asks_for_gpus(config: plan.Config) -> bool:
+def asks_for_gpus(config: Config) -> bool:
     return any(own.get("gpu", 0) for own in config.scale.get("resources", {}).values())
 
 
-def measured_rate(config: plan.Config) -> tuple[dict[str, float], str] | None:
+def measured_rate(config: Config) -> tuple[dict[str, float], str] | None:
     """Per device and by precision, the median over the finished trainings of this scale; on the commonest kind of
     device."""
     found: dict[str, list[tuple[str, float]]] = {}
@@ -320,7 +328,7 @@ def size_of(values: dict, vocabulary: int) -> Size:
         what["schedule"]["first"] = first
     if frozen := (values.get("init") or {}).get("frozen"):
         what["init"] = {"run": "", "frozen": frozen}
-    return _size_of(json.dumps(what, sort_keys=True), vocabulary, len(plan.languages_of(values["data"])))
+    return _size_of(json.dumps(what, sort_keys=True), vocabulary, len(data_languages(values["data"])))
 
 
 def state_bytes(size: Size, parallel: str, devices: int) -> float:
@@ -433,7 +441,7 @@ WORLD_SIZES = {
 class Pricing:
     """Everything that the costs of jobs follow from."""
 
-    config: plan.Config
+    config: Config
     machines: dict
     rate: Rate
     folder: Path  # for made-up text
@@ -452,7 +460,7 @@ class Pricing:
 
     @cached_property
     def vocabulary(self) -> int:
-        return plan.vocabulary_size(self.config)
+        return vocabulary_size(self.config)
 
     @cached_property
     def dataset_of(self) -> dict:
@@ -567,10 +575,10 @@ class Pricing:
     def training(self, found: Bill, encoded: bool, planned: bool) -> None:
         job, names = found.job, found.job.wildcards
         if job.rule == "pretrain":
-            values = plan.resolve_run(self.config, names["run"])
+            values = resolve_run(self.config, names["run"])
             place = self.results / "runs" / names["run"]
         else:
-            values = plan.resolve_translator(self.config, names["run"], names["task"], names["setting"])
+            values = resolve_translator(self.config, names["run"], names["task"], names["setting"])
             place = self.results / "translators" / names["run"] / names["task"] / names["setting"]
         run = run_config(values, self.vocabulary)
         size, devices = size_of(values, self.vocabulary), self.processes(job)
@@ -641,7 +649,7 @@ class Pricing:
         if not plan_file.is_file():
             return 0
         data = content_hash(plan_file.read_text(encoding="utf-8"))
-        folder = place / "state" / content_hash([plan.run_hash(values)[:16], data, seed])
+        folder = place / "state" / content_hash([run_hash(values)[:16], data, seed])
         steps = [int(match[1]) for path in folder.glob("step-*.pt") if (match := re.match(r"step-(\d+)", path.name))]
         return max(steps, default=0)
 
@@ -650,10 +658,8 @@ class Pricing:
     def encoder(self, found: Bill) -> tuple[dict, dict, ModelConfig]:
         """The resolved recipe of the job, the run whose encoder it reads, and the shape of that."""
         names = found.job.wildcards
-        run = plan.resolve_run(self.config, names["run"])
-        recipe = plan.resolve_recipe(
-            self.config, names["task"], names["setting"], plan.recipe_of(self.config, names["run"])
-        )
+        run = resolve_run(self.config, names["run"])
+        recipe = resolve_recipe(self.config, names["task"], names["setting"], recipe_of(self.config, names["run"]))
         return recipe, run, self.model_of(run)
 
     def model_of(self, run: dict) -> ModelConfig:
@@ -744,7 +750,7 @@ class Pricing:
         recipe, _, model = self.encoder(found)
         how = recipe["recipe"]
         length = self.row_tokens(recipe, min(how["max_length"], model.positions - 2))
-        sides = 2 if recipe["kind"] in plan.ENCODER_KINDS else 1
+        sides = 2 if recipe["kind"] in ENCODER_KINDS else 1
         parts = ("test", "dev") if recipe["kind"] == "mining" else ("test",)
         rows = sum(self.rows_of(recipe, part, code.split("-")[0]) for part in parts for code in recipe["languages"])
         found.tokens = rows * sides * length
@@ -763,7 +769,7 @@ class Pricing:
         recipe, _, model = self.encoder(found)
         how, names = recipe["recipe"], found.job.wildcards
         models, beam = models or how["snapshots"], beam or how["beam"]
-        layers = plan.decoder_of(self.config, names["run"])["layers"]
+        layers = decoder_of(self.config, names["run"])["layers"]
         length = self.sentence_tokens + 2
         tokens = length * models * sum(self.rows_of(recipe, part, code) for code in recipe["languages"])
         found.tokens = tokens * (1 + beam)
@@ -776,10 +782,10 @@ class Pricing:
     def converting(self, found: Bill) -> None:
         """Into the engine's form or out of it: the weights once more."""
         names = found.job.wildcards
-        run = plan.resolve_run(self.config, names["run"])
+        run = resolve_run(self.config, names["run"])
         objectives = []
         if found.job.rule == "export_model_translator":
-            run = plan.resolve_translator(self.config, names["run"], names["task"], names["setting"])
+            run = resolve_translator(self.config, names["run"], names["task"], names["setting"])
             objectives = run["objectives"]
         encoder = run | {"data": run.get("data", {}), "objectives": objectives, "init": None, "schedule": {}}
         size = size_of(encoder, self.model_of(run).vocabulary)
@@ -813,7 +819,7 @@ class Pricing:
         own, languages = self.config.datasets, self.config.languages
         if self.config.has_world:
             return self.lines_of_world(kind, corpus, name) * self.assumed_line * self.assumed["bytes_per_token"]
-        ids = (plan.mono_ids if kind == "mono" else plan.bitext_ids)(corpus, name, own, languages)
+        ids = (mono_ids if kind == "mono" else bitext_ids)(corpus, name, own, languages)
         total = 0.0
         for id_ in ids:
             raw = self.results / "raw" / own[id_].path
@@ -838,11 +844,7 @@ class Pricing:
         kept, archive = self.assumed["kept_by_cleaning"], self.assumed["text_per_archive"]
         step = rule if rule in self.assumed["text"] else rule.removesuffix("_mono").removesuffix("_bitext")
         if step == "count_corpus" or step == "fast_align":
-            data = (
-                plan.counted_data(self.config)
-                if step == "count_corpus"
-                else plan.data_of_runs(self.config, [names["run"]])
-            )
+            data = counted_data(self.config) if step == "count_corpus" else data_of_runs(self.config, [names["run"]])
             text = kept * sum(
                 self.text_of(kind, *own) for kind, every in zip(("mono", "bitext"), data, strict=True) for own in every
             )
@@ -911,6 +913,6 @@ def advice(run: RunConfig, size: Size, devices: int, room: float) -> str:
     return "more memory a device: even one row does not fit"
 
 
-def price(config: plan.Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
+def price(config: Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
     with tempfile.TemporaryDirectory() as folder:
         return Pricing(config, machines, rate, Path(folder)).bill(list(jobs))

@@ -1,6 +1,6 @@
 """Read YAML files strictly, and runs and scales with what they extend.
 
-Apart from plan.py, so that a script which only reads its settings does not depend on everything that the plan does.
+Apart from plan/, so that a script which only reads its settings does not depend on everything that the plan does.
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ def read_yaml(path: str | Path, shown: str | None = None) -> Any:
 
 
 SHOWN = 60  # names in one message
+
+
+def check_known(word: str, known: Iterable[str], where: str, what: str) -> None:
+    known = list(known)
+    if word not in known:
+        raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, known)}")
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

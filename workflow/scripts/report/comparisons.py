@@ -13,10 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import compare_specs
-import plan
 from common.errors import UserError
 from common.yamlfiles import deep_merge
+from plan import compare_specs
+from plan.claimed import cost_unknown
+from plan.config import Config
+from plan.evidence import corpus_counts, is_current, training_path
+from plan.objectives import WITH_CROSS_ATTENTION
+from plan.recipes import recipe_of, resolve_recipe, setting_jobs
+from plan.runs import GIVEN_VOCABULARIES, data_languages, lineage, pretrain_seed, resolve_run, vocabulary_size
 from report.scores import Summary
 from report.tables import Context, errata_of
 from report.tables import build as build_table
@@ -210,7 +215,7 @@ class Subject:
         return compare_specs.of_run(self.run, key)
 
 
-def as_written(config: plan.Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
+def as_written(config: Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
     """At the paper's own size: the file of the run with what it extends, the recipe of the task's file."""
     own = config.runs[run]
     recipe = None
@@ -219,22 +224,22 @@ def as_written(config: plan.Config, run: str, task: str | None = None, setting: 
         chosen = recipes[own["finetune_recipe"] if own["finetune_recipe"] in recipes else "default"] or {}
         by_setting = (chosen.get("settings") or {}).get(setting) or {}
         recipe = deep_merge({key: value for key, value in chosen.items() if key != "settings"}, by_setting)
-    return Subject(run, own, plan.GIVEN_VOCABULARIES["xlm-r/sentencepiece"], recipe, _decoder(own), languages_read(own))
+    return Subject(run, own, GIVEN_VOCABULARIES["xlm-r/sentencepiece"], recipe, _decoder(own), languages_read(own))
 
 
-def at_scale(config: plan.Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
-    resolved = plan.resolve_run(config, run)
+def at_scale(config: Config, run: str, task: str | None = None, setting: str | None = None) -> Subject:
+    resolved = resolve_run(config, run)
     recipe = None
     if task is not None:
-        job = plan.setting_jobs(config, task, setting)[0]
-        recipe = plan.resolve_recipe(config, task, job, plan.recipe_of(config, run))["recipe"]
-    return Subject(run, resolved, plan.vocabulary_size(config), recipe, _decoder(resolved), languages_read(resolved))
+        job = setting_jobs(config, task, setting)[0]
+        recipe = resolve_recipe(config, task, job, recipe_of(config, run))["recipe"]
+    return Subject(run, resolved, vocabulary_size(config), recipe, _decoder(resolved), languages_read(resolved))
 
 
 def _decoder(run: dict) -> int | None:
     """The layers that an objective decodes with: its own decoder's, or, with cross-attention, those of the encoder."""
     for objective in run["objectives"]:
-        if objective["name"] in plan.WITH_CROSS_ATTENTION:
+        if objective["name"] in WITH_CROSS_ATTENTION:
             return run["model"]["layers"]
         if layers := compare_specs.of_run(run, f"objectives.{objective['name']}.options.decoder_layers"):
             return layers
@@ -242,7 +247,7 @@ def _decoder(run: dict) -> int | None:
 
 
 def languages_read(run: dict) -> int:
-    return len(plan.languages_of(run.get("data", {})))
+    return len(data_languages(run.get("data", {})))
 
 
 def parameters(subject: Subject) -> int:
@@ -302,9 +307,7 @@ def _counted(key: str) -> tuple[int, float, float]:
     return size["all"] - size["training_only"], sum(f["papers"] for f in flops), sum(f["ours"] for f in flops)
 
 
-def subjects(
-    config: plan.Config, run: str, task: str | None = None, setting: str | None = None
-) -> dict[str, Subject | str]:
+def subjects(config: Config, run: str, task: str | None = None, setting: str | None = None) -> dict[str, Subject | str]:
     """As written and at the scale, or the reason why the scale has none."""
     found: dict[str, Subject | str] = {OURS: as_written(config, run, task, setting)}
     try:
@@ -461,8 +464,8 @@ def _flops(
 ) -> dict[str, Value]:
     """Of a run and, before it, of those that it starts from: ours from its size, the scale's from its training."""
     config = context.config
-    line = plan.lineage(config, run)[::-1]
-    if reason := plan.cost_unknown(config, run):
+    line = lineage(config, run)[::-1]
+    if reason := cost_unknown(config, run):
         return {PRINTED: Value(printed), SCALE: Value(reason=reason)} | ({OURS: Value(reason=reason)} if count else {})
     cells = {PRINTED: Value(printed), SCALE: _measured(key, line, context)}
     if count:
@@ -481,8 +484,8 @@ def _measured(key: str, line: list[str], context: Context) -> Value:
         return Value(reason=not_trained(line[-1]))
     terms = []
     for run in line:
-        seeds = sorted({plan.pretrain_seed(config, seed) for seed in config.seeds})
-        paths = [context.root / plan.training_path(config, run, seed) for seed in seeds]
+        seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+        paths = [context.root / training_path(config, run, seed) for seed in seeds]
         found = [read_training(path, context.scale).cost[name] for path in paths if _there(path, context)]
         if not found:
             why = "is not among the reference" if context.reference else "is not there; its job has not run"
@@ -495,12 +498,12 @@ def _measured(key: str, line: list[str], context: Context) -> Value:
 
 
 def _there(path: Path, context: Context) -> bool:
-    return plan.is_current(context.config, path) if context.reference else path.exists()
+    return is_current(context.config, path) if context.reference else path.exists()
 
 
 def load_counts(context: Context) -> dict | None:
     """kind -> corpus -> language or pair -> raw or kept -> quantity, from counts.json."""
-    for path in (context.root / name for name in plan.corpus_counts(context.config)):
+    for path in (context.root / name for name in corpus_counts(context.config)):
         if path.exists():
             try:
                 counts = json.loads(path.read_text(encoding="utf-8"))
@@ -536,7 +539,7 @@ class Counts:
     def sources(self, run: str, kind: str) -> list[tuple[str, str, str]] | str:
         """What a run reads at this scale."""
         try:
-            resolved = plan.resolve_run(self.context.config, run)
+            resolved = resolve_run(self.context.config, run)
         except UserError as error:
             return str(error)
         return compare_specs.text_read(resolved) if kind == "mono" else compare_specs.pairs_read(resolved)
@@ -649,7 +652,7 @@ def _pairs(row: dict, code: str, printed: str, counts: Counts, context: Context)
             return f"run {row['run']} reads none" if printed else None
         return f"not at scale {context.scale}"
     found = counts.of(own, "kept" if state == "taken" else state, "pairs")
-    limit = plan.resolve_run(context.config, row["run"])["data"]["bitext"].get("limit")
+    limit = resolve_run(context.config, row["run"])["data"]["bitext"].get("limit")
     return min(found, limit) if state == "taken" and limit and isinstance(found, int) else found
 
 

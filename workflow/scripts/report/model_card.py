@@ -15,9 +15,10 @@ import yaml
 from common.atomic import check_seal
 from common.errors import UserError
 from common.yamlfiles import read_scale, read_yaml
-from datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from engine.model import FIRST_POSITION, ModelConfig
-from plan import HUB, TRAIN_PARTS
+from plan.checkpoints import HUB
+from plan.datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
+from plan.recipes import TRAIN_PARTS
 from report.scores import BY_UPDATE, group_paths, load_results, read_content, summarise
 
 XLM = "Conneau and Lample, Cross-lingual Language Model Pretraining, NeurIPS 2019"

@@ -400,24 +400,29 @@ def load_context(
     config_path: str | Path, scale: str, scores_root: str | Path, overrides: Iterable[str] = ()
 ) -> tuple[Context, dict[str, dict], dict[str, dict]]:
     """The context of the configuration, its tables and its figures. `plan` is imported late: tests do without it."""
-    import plan
+    import plan.claimed
+    import plan.needs
+    import plan.runs
+    from plan.evidence import seeds_of, trainings_of
+    from plan.load import load_config
+    from plan.needs import canonical_run, needs, score_paths
 
     config_path, scores_root = Path(config_path), Path(scores_root)
     root = config_path.resolve().parent.parent
     changes = {**parse_overrides(overrides), "scale": scale}
-    config = plan.load_config(root, changes, config_path.resolve().relative_to(root))
+    config = load_config(root, changes, config_path.resolve().relative_to(root))
 
     def expected(spec: dict) -> list[Path]:
         keys = {
-            (plan.canonical_run(config, run, task), task, setting)
-            for run, task, setting in plan.needs(config, spec, f"{spec['paper']}/{spec['item']}")
+            (canonical_run(config, run, task), task, setting)
+            for run, task, setting in needs(config, spec, f"{spec['paper']}/{spec['item']}")
         }
         paths = [
             scores_root / run / task / setting / f"seed-{seed}.json"
             for run, task, setting in sorted(keys)
-            for seed in plan.seeds_of(config, run)
+            for seed in seeds_of(config, run)
         ]
-        kept = {(*path.parts[-4:-1], path.name) for path in map(Path, plan.score_paths(config, spec))}
+        kept = {(*path.parts[-4:-1], path.name) for path in map(Path, score_paths(config, spec))}
         return [path for path in paths if (*path.parts[-4:-1], path.name) in kept] if config.from_reference else paths
 
     context = Context(
@@ -425,18 +430,18 @@ def load_context(
         world=config.has_world,
         runs=config.selected,
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
-        canonical=lambda run, task: plan.canonical_run(config, run, task),
+        canonical=lambda run, task: canonical_run(config, run, task),
         expected=expected,
         description=config.scale.get("description", ""),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
         absent=frozenset(config.not_here),
         reference=config.from_reference,
-        unfit=lambda run, task, setting: plan.unfit(config, run, task, setting),
-        seeds=lambda run: plan.seeds_of(config, run),
-        trainings=lambda run: {seed: root / path for seed, path in plan.trainings_of(config, run).items()},
-        lineage=lambda run: plan.lineage(config, run),
-        cost_unknown=lambda run: plan.cost_unknown(config, run),
+        unfit=lambda run, task, setting: plan.needs.unfit(config, run, task, setting),
+        seeds=lambda run: seeds_of(config, run),
+        trainings=lambda run: {seed: root / path for seed, path in trainings_of(config, run).items()},
+        lineage=lambda run: plan.runs.lineage(config, run),
+        cost_unknown=lambda run: plan.claimed.cost_unknown(config, run),
         config=config,
     )
     return context, config.tables, config.figures

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from common.errors import UserError
-from datasets import DATASETS_TSV, load_datasets
+from plan.datasets import DATASETS_TSV, load_datasets
 
 FINETUNED_KINDS = ("classification", "tagging", "question-answering")
 KINDS = (*FINETUNED_KINDS, "retrieval", "mining", "alignment", "translation")

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import plan
+from plan.config import Config
+from plan.runs import resolve_run
+from plan.translators import resolve_translator
 
 # Half of what bf16 training does on an H100 or H200, so that a slower card or a long context is still within the time.
 SUSTAINED = 2e14  # floating-point operations per second and GPU
@@ -47,15 +49,15 @@ class Allocation:
 DEFAULTS = Allocation(gpu=0, nodes=1, threads=1, mem_mb=4000, runtime=120)
 
 
-def allocated(config: plan.Config, rule: str, names: Mapping[str, str]) -> Allocation:
+def allocated(config: Config, rule: str, names: Mapping[str, str]) -> Allocation:
     """What a job of `pretrain` or `train_translator` is given, by its wildcards. On the generated world all are short:
     who names nodes for them wants to try them."""
     most = replace(DEFAULTS, **config.scale.get("resources", {}).get(rule, {}))
     if config.has_world:
         return most
     if rule == "pretrain":
-        return allocate(plan.resolve_run(config, names["run"]), most)
-    return allocate(plan.resolve_translator(config, names["run"], names["task"], names["setting"]), most)
+        return allocate(resolve_run(config, names["run"]), most)
+    return allocate(resolve_translator(config, names["run"], names["task"], names["setting"]), most)
 
 
 def rough_flops(run: Mapping[str, Any]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.typed import build
-from common.yamlfiles import did_you_mean
+from common.yamlfiles import check_known
 from engine.options import DESCRIPTIONS
 
 # What a figure may hold beside the key that says its kind. One without any is of curves by layer or epoch.
@@ -34,7 +34,7 @@ def check(config: Any, spec: dict, shown: str) -> None:
     """What a typing error could hide; columns, settings and runs of rows are the plan's to check."""
     kind = next((key for key in KINDS if key in spec), None)
     for key in spec if kind else ():
-        _known(key, (*KEYS, kind, *KINDS[kind]), shown, f"key of a figure with '{kind}'")
+        check_known(key, (*KEYS, kind, *KINDS[kind]), shown, f"key of a figure with '{kind}'")
     for file in published_files(spec):
         if not (config.root / file).is_file():
             raise UserError(f"{shown}, published: {file}: no such file")
@@ -46,7 +46,7 @@ def check(config: Any, spec: dict, shown: str) -> None:
     # A line of a figure of costs is a group, of the others a row.
     lines = [group["title"] for group in spec["groups"]] if kind == "cost" else list(rows)
     for label in spec.get("colours", {}):
-        _known(label, lines, f"{shown}, colours", "line of this figure")
+        check_known(label, lines, f"{shown}, colours", "line of this figure")
     if kind in ("bars", "cost") and len(spec["columns"]) != 1:
         raise UserError(f"{shown}, columns: bars and costs are of one column, here are {len(spec['columns'])}")
     if kind == "training":
@@ -59,28 +59,30 @@ def _check_signal(config: Any, signal: str | None, rows: Iterable[dict], where: 
     """Every run of the figure has the objective whose signal it is."""
     for run in (row["run"] for row in rows if signal and row.get("run") in config.pretrained):
         names = [objective["name"] for objective in config.runs[run]["objectives"]]
-        _known(signal.partition("/")[0], names, where, f"objective of run {run}")
+        check_known(signal.partition("/")[0], names, where, f"objective of run {run}")
 
 
 def _check_diagram(config: Any, about: dict, where: str) -> None:
     """The run, its objectives, tasks and the languages of the example exist."""
-    _known(about["run"], config.pretrained, f"{where}.run", "run")
+    check_known(about["run"], config.pretrained, f"{where}.run", "run")
     objectives = {own["name"]: own for own in config.runs[about["run"]]["objectives"]}
     lines = {code: len(sentences) for code, sentences in about["sentences"].items()}
     for code in lines:
-        _known(code, config.languages, f"{where}.sentences", "language")
+        check_known(code, config.languages, f"{where}.sentences", "language")
     if len(set(lines.values())) != 1:
         raise UserError(f"{where}.sentences: {lines} lines; each is the translation of the others, give equally many")
     for index, panel in enumerate(about["panels"]):
         own = f"{where}.panels[{index}]"
         for code in panel["languages"]:
-            _known(code, lines, f"{own}.languages", "language of the sentences")
+            check_known(code, lines, f"{own}.languages", "language of the sentences")
         if "task" in panel:
             kinds = {name: task["kind"] for name, task in config.tasks.items()}
-            _known(panel["task"], [name for name in kinds if kinds[name] in DRAWN_TASKS], f"{own}.task", "task to draw")
+            check_known(
+                panel["task"], [name for name in kinds if kinds[name] in DRAWN_TASKS], f"{own}.task", "task to draw"
+            )
             continue
         name = panel["objective"]
-        _known(name, objectives, f"{own}.objective", f"objective of run {about['run']}")
+        check_known(name, objectives, f"{own}.objective", f"objective of run {about['run']}")
         wanted = 2 if DESCRIPTIONS[name].data == "bitext" else 1
         if len(panel["languages"]) != wanted:
             raise UserError(f"{own}.languages: '{name}' reads {DESCRIPTIONS[name].data}: name {wanted}")
@@ -88,9 +90,3 @@ def _check_diagram(config: Any, about: dict, where: str) -> None:
             build(DESCRIPTIONS[name].options, {**objectives[name].get("options", {}), **panel.get("options", {})}, "")
         except UserError as error:
             raise UserError(f"{own}.options: {error}") from None
-
-
-def _known(word: str, known: Iterable[str], where: str, what: str) -> None:
-    known = list(known)
-    if word not in known:
-        raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, known)}")

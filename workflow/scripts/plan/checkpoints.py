@@ -1,0 +1,28 @@
+"""Somebody's checkpoints: their files in config/datasets.tsv or in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.errors import UserError
+from plan.config import Config
+
+HUB = "hub/"  # ids of config/datasets.tsv: hub/<name on the hub>/<file>
+
+WEIGHTS = (".safetensors", ".bin")
+
+
+def checkpoint_ids(config: Config, hub: str) -> list[str]:
+    """The files of a repository on the hub, as config/datasets.tsv has them."""
+    return sorted(id_ for id_ in config.datasets if id_.startswith(f"{HUB}{hub}/"))
+
+
+def checkpoint_folder(config: Config, name: str) -> Path:
+    """The folder that a run of kind checkpoint names, from the root of the repository."""
+    folder = config.root / config.runs[name]["source"]["folder"]
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"config/runs/{name}.yaml, source.folder: {folder} holds no config.json; name the folder of a checkpoint "
+            "in Hugging Face's layout"
+        )
+    return folder

@@ -1,0 +1,158 @@
+"""The claims that a scale can test, what they need, and with them everything that the document needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plan import claims, compare_specs
+from plan.config import Config
+from plan.data import data_of_runs
+from plan.evidence import existing, training_path
+from plan.needs import canonical_run, has_pairs, needs, paths_of_needs, unfit
+from plan.recipes import setting_jobs, task_languages
+from plan.runs import hash_of, lineage, not_here, pretrain_seed, resolve_run, trained_run, with_ancestors
+
+
+def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The (corpus, language) and (corpus, pair) of which counts.json says the size: of the runs that are trained here,
+    and of those that a table compares the corpora of."""
+    specs = [spec for spec in config.tables.values() if compare_specs.reads_corpora(spec)]
+    if not specs:
+        return [], []
+    trained = {*config.listed, *(run for run, _, _ in all_needs(config))} & set(config.pretrained)
+    shown = {run for spec in specs for run in compare_specs.runs_of(spec) if run in config.selected}
+    return data_of_runs(config, {*with_ancestors(config, trained), *(run for run in shown if hash_of(config, run))})
+
+
+def all_needs(config: Config) -> list[tuple[str, str, str]]:
+    """The union of `needs` over every selected table and figure, and the claims where the whole document is built."""
+    found = {need for spec in config.specs.values() for need in needs(config, spec)}
+    if is_whole(config):
+        found.update(claim_needs(config))
+    return sorted(found)
+
+
+def all_score_paths(config: Config) -> list[str]:
+    return paths_of_needs(config, all_needs(config))
+
+
+def is_whole(config: Config) -> bool:
+    """Is the whole document built, and not a choice of papers or items?"""
+    return config.settings.get("papers") is None and config.settings.get("items") is None
+
+
+def select_claims(config: Config, read: list[dict]) -> list[dict]:
+    """Beside a choice of items those claims that rest on nothing else: a part of the document computes no more than its
+    tables and figures do."""
+    if is_whole(config):
+        return read
+    found = {need for spec in config.specs.values() for need in needs(config, spec)}
+    trained = set(with_ancestors(config, {run for run, _, _ in found}))
+    return [
+        claim
+        for claim in _tested(config, read)
+        if set(claim_needs(config, [claim])) <= found
+        and {trained_run(config, run) for run in claims.runs_of(claim)} <= trained
+    ]
+
+
+def measured_languages(config: Config, measure: claims.Measure) -> list[str]:
+    """Those of a claim that this scale evaluates."""
+    return [code for code in task_languages(config, measure.task) if code in measure.languages]
+
+
+def cost_unknown(config: Config, run: str) -> str | None:
+    """Why nobody can say what a run cost: what its authors spent on a checkpoint is in no file."""
+    for name in lineage(config, run) if run in config.runs else ():
+        if config.runs[name]["kind"] == "checkpoint":
+            return f"{name} is a checkpoint: what it cost is not known"
+    return None
+
+
+def layer_here(config: Config, measure: claims.Measure) -> int:
+    """A layer of the paper's model at its relative depth in the model of this scale."""
+    layer, of = measure.depth
+    return int(layer / of * resolve_run(config, measure.run)["model"]["layers"] + 0.5)
+
+
+def untestable(config: Config, claim: dict) -> str | None:
+    """Why this scale cannot test a claim, whatever is trained."""
+    for run in claims.runs_of(claim):
+        if run in config.not_here:
+            return not_here(config, run)
+        if claims.kind_of(claim) == "cost" and (reason := cost_unknown(config, run)):
+            return reason
+        if run in config.pretrained and not hash_of(config, run):
+            return f"this scale has not the data that run {run} is trained on"
+    cost = claim.get("cost", {})
+    equal_steps = "steps" in config.scale.get("run_overrides", {}).get("schedule", {})
+    if "reach" in cost and len(cost["runs"]) == 1 and equal_steps:
+        return "the scale gives all runs as many steps, so what they cost beside each other is its choice"
+    for link in claims.links_of(claim, config.tasks):
+        for measure in claims.measures_of([link]):
+            if reason := unfit(config, measure.run, measure.task, measure.setting):
+                return reason
+            present = measured_languages(config, measure)
+            if not present or not has_pairs(config, measure.task, measure.setting):
+                return f"this scale has no data of {measure.task}, {measure.setting}, in the languages of the claim"
+            if measure.gap and ("en" not in present or len(present) < 2):
+                return f"a gap needs English and another language, and this scale has {', '.join(present)}"
+        if _seen_here(config, link.better) == _seen_here(config, link.than):
+            return _why_equal(config, link)
+    return None
+
+
+def _seen_here(config: Config, side: claims.Side) -> list:
+    """What a side of a claim is at this scale: equal for two sides that differ in the paper alone."""
+    if not side.measures:
+        return [trained_run(config, run) for run in lineage(config, side.run)]
+    return [
+        (
+            canonical_run(config, one.run, one.task),
+            *(one.task, one.setting, one.metric, one.direction, one.share),
+            layer_here(config, one) if one.depth else None,
+        )
+        for _, one in side.measures
+    ]
+
+
+def _why_equal(config: Config, link: claims.Link) -> str:
+    if link.better.run != link.than.run:
+        return f"{link.better.run} and {link.than.run} are one and the same run here"
+    (_, one), (_, other) = link.better.measures[0], link.than.measures[0]
+    if one.depth != other.depth:
+        layers = f"layers {one.depth[0]} and {other.depth[0]} of {one.depth[1]}"
+        return f"{layers} are both layer {layer_here(config, one)} of the model here"
+    return "both sides of the claim are one and the same"
+
+
+def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tuple[str, str, str]]:
+    """The (run, task, setting) behind the claims, as `needs` has them: of those that this scale can test and all of
+    whose runs are trained here. A claim trains no run for its own sake."""
+    found = set()
+    for claim in _tested(config, chosen):
+        for one in claims.measures_of(claims.links_of(claim, config.tasks)):
+            jobs = setting_jobs(config, one.task, one.setting, measured_languages(config, one))
+            found |= {(canonical_run(config, one.run, one.task), one.task, job) for job in jobs}
+    return sorted(found)
+
+
+def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> list[str]:
+    """The files of trainings that claims on costs read: of the runs and of what they start from."""
+    costs = [claim for claim in _tested(config, chosen) if claims.kind_of(claim) == "cost"]
+    runs = with_ancestors(config, [run for claim in costs for run in claims.runs_of(claim)])
+    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    return existing(config, [training_path(config, run, seed) for run in runs for seed in seeds])
+
+
+def claim_paths(config: Config) -> list[str]:
+    """The score files that claims read."""
+    return paths_of_needs(config, claim_needs(config))
+
+
+def _tested(config: Config, chosen: Iterable[dict] | None) -> list[dict]:
+    return [
+        claim
+        for claim in (config.claims if chosen is None else chosen)
+        if set(claims.runs_of(claim)) <= config.selected and not untestable(config, claim)
+    ]

@@ -1,0 +1,60 @@
+"""Code as part of what a cheap job depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+from common.identity import digest
+
+
+def local_imports(script: str | Path) -> list[str]:
+    """The modules beside a script that it imports, directly or through each other, as paths in the script's spelling.
+
+    Snakemake sees an edit of a job's script, which is an input, but not of what the script imports.
+    """
+    folder = Path(script).parent
+    found: set[Path] = set()
+    todo = [Path(script)]
+    while todo:
+        path = todo.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        for name in _imported_names(path):
+            parts = name.split(".")
+            for depth in range(1, len(parts) + 1):
+                base = folder.joinpath(*parts[:depth])
+                todo += [candidate for candidate in (base.with_suffix(".py"), base / "__init__.py")]
+    return sorted(str(path) for path in found if path != Path(script))
+
+
+def code_digest(script: str | Path) -> str:
+    """A digest of the content of everything that a script imports from beside it."""
+    return digest([[Path(path).name, _sha256(Path(path))] for path in local_imports(script)])
+
+
+@cache
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# A regular expression and not `ast`: a tenth of the time, at every parse. Finding too much does no harm.
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
+)
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+@cache
+def _imported_names(path: Path) -> set[str]:
+    names: set[str] = set()
+    for package, members, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        if package:
+            names.add(package)
+            names |= {f"{package}.{member}" for member in _NAME.findall(members)}
+        names |= set(_NAME.findall(plain))
+    return names

@@ -1,0 +1,219 @@
+"""Read and check everything under config/: the one place where a `Config` is made.
+
+The workflow calls this while it is parsed, so: standard library and PyYAML only in plan/ (jsonschema to check the
+files), no torch, numpy or pandas. Everything that a user can get wrong is found here, before any job, as one line with
+file and key.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.yamlfiles import check_known, deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
+from plan import claims
+from plan.check import check_filters, check_run, check_scale, select
+from plan.check_tasks import check_spec, check_task
+from plan.claimed import select_claims
+from plan.config import COMMAND_LINE, Config
+from plan.datasets import load_datasets, load_languages
+from plan.needs import needs
+from plan.runs import absent, not_here, resolve_run, without_nulls
+from plan.schemas import Schemas
+from plan.translators import resolve_translator, translators
+
+
+def load_config(
+    root: str | Path = ".", overrides: dict | None = None, path: str | Path = "config/config.yaml"
+) -> Config:
+    """Read and check config/**; `overrides` replace keys of `path` (the command line's `--config key=value`)."""
+    root = Path(root)
+    schemas = Schemas(root / "config/schemas")
+    settings = read_yaml(root / path, str(path))
+    schemas.check(settings, "config", str(path))
+    overrides = {key: _typed(value) for key, value in (overrides or {}).items()}
+    if overrides:
+        settings = {**settings, **overrides}
+        schemas.check(settings, "config", COMMAND_LINE)
+    scales = _names(root / "config/scales")
+    if settings["scale"] not in scales:
+        where = COMMAND_LINE if "scale" in (overrides or {}) else path
+        raise UserError(f"{where}, scale: '{settings['scale']}' is unknown; {did_you_mean(settings['scale'], scales)}")
+
+    languages = load_languages(root / "config/languages.tsv")
+    datasets = load_datasets(root / "config/datasets.tsv")
+    scale_file = f"config/scales/{settings['scale']}.yaml"
+    scale = _named(read_scale(root / scale_file, scale_file), scale_file, schemas, "scale")
+    runs = _read_runs(root, schemas)
+    tasks = {
+        name: _read_named(root, f"config/tasks/{name}.yaml", schemas, "task", key="task")
+        for name in _names(root / "config/tasks")
+    }
+    config = Config(root, settings, scale, runs, tasks, {}, {}, languages, datasets)
+    check_scale(config, schemas, scale_file)
+    for name in runs:
+        check_run(config, name)
+    config.not_here.update(absent(config))
+    for name in tasks:
+        check_task(config, name)
+    specs = {kind: _read_specs(config, schemas, kind) for kind in ("table", "figure")}
+    check_filters(config, {**specs["table"], **specs["figure"]}, str(path), overrides or {})
+    config.tables.update(select(settings, specs["table"]))
+    config.figures.update(select(settings, specs["figure"]))
+    config.claims.extend(select_claims(config, _read_claims(config, schemas)))
+    for item, spec in config.specs.items():
+        found = needs(config, spec, item)
+        for run, _, _ in found:
+            resolve_run(config, run)  # says so here, not in a job, if the scale leaves an objective without data
+        for need in translators(config, found):
+            resolve_translator(config, *need)
+    for run in config.listed:
+        resolve_run(config, run)
+        if run in config.not_here:
+            raise UserError(f"{COMMAND_LINE if overrides else path}, runs: {not_here(config, run)}; leave it out")
+    return config
+
+
+def _typed(value: Any) -> Any:
+    """Snakemake reads `--config seeds=[1,2]` as a list of texts, and null as a text: give them their types back."""
+    if isinstance(value, dict):
+        return {key: _typed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    if value in ("", "null", "~"):
+        return None
+    if value in ("true", "false"):
+        return value == "true"
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value
+
+
+def changed_settings(config: Config, path: str | Path = "config/config.yaml") -> dict:
+    """The settings that the command line changed: what a script needs to see the same configuration."""
+    written = read_yaml(config.root / path, str(path))
+    return {key: value for key, value in sorted(config.settings.items()) if written.get(key) != value}
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.yaml") if not path.name.startswith("."))
+
+
+def _read_named(root: Path, shown: str, schemas: Schemas, kind: str, key: str = "name") -> dict:
+    return _named(read_yaml(root / shown, shown), shown, schemas, kind, key)
+
+
+def _named(value: Any, shown: str, schemas: Schemas, kind: str, key: str = "name") -> dict:
+    schemas.check(value, kind, shown)
+    stem = Path(shown).stem
+    if value.get(key, stem) != stem:
+        raise UserError(f"{shown}, {key}: is '{value[key]}' but the file is called '{stem}'; make them equal")
+    return value
+
+
+# What a run never takes from the run that it extends: they say which run it is.
+OWN_KEYS = ("name", "paper")
+
+
+def _read_runs(root: Path, schemas: Schemas) -> dict[str, dict]:
+    """Every run with what it extends; parents first, so that a mistake is found in the file that holds it."""
+    shown = {name: f"config/runs/{name}.yaml" for name in _names(root / "config/runs")}
+    written = {name: read_yaml(root / file, file) for name, file in shown.items()}
+    lines: dict[str, list[str]] = {}
+    for name, file in shown.items():
+        lines[name] = line_of_parents(written[name], file, shown, written.__getitem__)
+    runs: dict[str, dict] = {}
+    for name in sorted(shown, key=lambda name: (len(lines[name]), name)):
+        run = written[name]
+        if lines[name]:
+            base = {key: value for key, value in runs[lines[name][0]].items() if key not in OWN_KEYS}
+            run = deep_merge(base, {key: value for key, value in run.items() if key != "extends"})
+        kind = _schema_of_run(run, shown[name])
+        runs[name] = without_nulls(_named(_overridden(run, shown[name]), shown[name], schemas, kind))
+    return runs
+
+
+SCHEMAS_OF_RUNS = {"pretrain": "run", "aligner": "aligner", "checkpoint": "checkpoint"}
+
+
+def _schema_of_run(run: Any, shown: str) -> str:
+    kind = run.get("kind", "pretrain") if isinstance(run, dict) else "pretrain"
+    check_known(kind, SCHEMAS_OF_RUNS, f"{shown}, kind", "kind of run")
+    return SCHEMAS_OF_RUNS[kind]
+
+
+def _overridden(run: Any, shown: str) -> Any:
+    """A run whose `objective_overrides`, by name as in a scale, are laid over the objectives that it extends."""
+    if not isinstance(run, dict) or not isinstance(run.get("objective_overrides"), dict):
+        return run
+    if not all(isinstance(own, dict) for own in _list(run.get("objectives"))):
+        raise UserError(f"{shown}, objectives: must be a list of mappings, each with a `name`")
+    for name, change in run["objective_overrides"].items():
+        if not isinstance(change, dict | None):
+            raise UserError(f"{shown}, objective_overrides.{name}: must be a mapping, is {json.dumps(change)}")
+    known = [str(objective.get("name")) for objective in run.get("objectives", [])]
+    changes = run["objective_overrides"]
+    for objective in changes:
+        check_known(objective, known, f"{shown}, objective_overrides", "objective of this run")
+    objectives = [deep_merge(own, changes.get(own.get("name")) or {}) for own in run["objectives"]]
+    return {key: value for key, value in run.items() if key != "objective_overrides"} | {"objectives": objectives}
+
+
+def _list(value: Any) -> list:
+    return value if isinstance(value, list) else [value]
+
+
+def _read_specs(config: Config, schemas: Schemas, kind: str) -> dict[str, dict]:
+    folder = config.root / f"config/{kind}s"
+    specs = {}
+    for path in sorted(folder.glob("*/*.yaml")):
+        item = f"{path.parent.name}/{path.stem}"
+        shown = f"config/{kind}s/{item}.yaml"
+        spec = read_yaml(path, shown)
+        schemas.check(spec, kind, shown)
+        for key, expected in (("paper", path.parent.name), ("item", path.stem)):
+            if spec[key] != expected:
+                raise UserError(f"{shown}, {key}: is '{spec[key]}' but the file says '{expected}'; make them equal")
+        check_spec(config, spec, shown)
+        specs[item] = spec
+    return specs
+
+
+def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
+    path = config.root / claims.SHOWN
+    if not path.exists():
+        return []
+    content = read_yaml(path, claims.SHOWN)
+    if not isinstance(content, dict) or list(content) != ["claims"] or not isinstance(content["claims"], list):
+        raise UserError(f"{claims.SHOWN}: must hold one key, 'claims', a list of claims")
+    for number, claim in enumerate(content["claims"], start=1):
+        name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
+        schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
+    with open(config.root / "config/published/papers.tsv", encoding="utf-8", newline="") as file:
+        papers = [row["key"] for row in csv.DictReader(file, delimiter="\t")]
+    claims.check_claims(content["claims"], config.runs, config.tasks, papers)
+    return content["claims"]
+
+
+def load_cleaning(config: Config) -> dict:
+    """The thresholds of config/cleaning.yaml with those of the scale laid over them."""
+    shown = "config/cleaning.yaml"
+    thresholds = read_yaml(config.root / shown, shown)
+    if not isinstance(thresholds, dict):
+        raise UserError(f"{shown}: must be a mapping of sections, each a mapping of thresholds")
+    for section, numbers in thresholds.items():
+        if not isinstance(numbers, dict):
+            raise UserError(f"{shown}, {section}: must be a mapping of thresholds")
+    where = f"config/scales/{config.scale_name}.yaml, cleaning"
+    for section, changes in config.scale.get("cleaning", {}).items():
+        check_known(section, thresholds, where, "section")
+        if not isinstance(changes, dict):
+            raise UserError(f"{where}.{section}: must be a mapping of thresholds")
+        for key, value in changes.items():
+            check_known(key, thresholds[section], f"{where}.{section}", "threshold")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UserError(f"{where}.{section}.{key}: must be a number, is {json.dumps(value)}")
+    return deep_merge(thresholds, config.scale.get("cleaning", {}))

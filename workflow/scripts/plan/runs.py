@@ -1,0 +1,299 @@
+"""Runs at a scale: what each starts from, what is left of it, its weights, and which of several are one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from common.errors import UserError
+from common.identity import run_hash
+from common.yamlfiles import check_known, deep_merge
+from plan.config import Config
+from plan.objectives import OBJECTIVE_DATA, deepest, depths_of
+
+
+def without_nulls(value: Any) -> Any:
+    """null in a run says that there is no such thing: it takes out what the run that is extended has."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def data_languages(data: dict) -> set[str]:
+    pairs = data.get("bitext", {}).get("corpora", {})
+    return set(data.get("mono", {}).get("languages", [])) | {code for pair in pairs for code in pair.split("-")}
+
+
+def lineage(config: Config, name: str) -> list[str]:
+    """The run and those that it starts from, one from the other."""
+    line = [name]
+    while init := config.runs[line[-1]].get("init"):
+        where = f"config/runs/{line[-1]}.yaml, init.run"
+        check_known(init["run"], config.runs, where, "run")
+        if config.runs[init["run"]]["kind"] == "aligner":
+            raise UserError(f"{where}: '{init['run']}' aligns words and has no weights; name a run of kind pretrain")
+        line.append(init["run"])
+        if init["run"] in line[:-1]:
+            files = " -> ".join(f"config/runs/{run}.yaml" for run in line[line.index(init["run"]) :])
+            raise UserError(f"{where}: goes round, {files}; let one of them start from scratch")
+    return line
+
+
+def with_ancestors(config: Config, runs: Iterable[str]) -> list[str]:
+    """These runs and whatever they start from, each as the run that is trained for it; of checkpoints nobody trains."""
+    found = {trained_run(config, run) for name in runs for run in lineage(config, name)}
+    return sorted(run for run in found if config.runs[run]["kind"] != "checkpoint")
+
+
+def checkpoints_of(config: Config, runs: Iterable[str]) -> list[str]:
+    """The checkpoints among these runs and what they start from."""
+    found = {trained_run(config, run) for name in runs for run in lineage(config, name)}
+    return sorted(found & set(config.imported))
+
+
+def resolve_run(config: Config, name: str) -> dict:
+    """One run at the configured scale: what results/<scale>/runs/<run>/run.yaml holds.
+
+    The scale's run_overrides are laid over the run; languages and pairs are those that the scale has. A run without
+    objectives stays untrained: a scale's schedule does not give it steps.
+    """
+    if name not in config._resolved:
+        config._resolved[name] = _resolve_run(config, name)
+    return config._resolved[name]
+
+
+def _resolve_run(config: Config, name: str) -> dict:
+    check_known(name, config.runs, "config/runs", "run")
+    run, scale = config.runs[name], config.scale
+    shown = f"config/scales/{config.scale_name}.yaml"
+    if run["kind"] == "checkpoint":  # what it is does not depend on the scale
+        return copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
+    if run["kind"] == "aligner":  # it has pairs and nothing else that a scale could shrink
+        resolved = copy.deepcopy({key: value for key, value in run.items() if key != "paper"})
+        _keep_data(config, name, resolved)
+        return resolved
+    own = {key: value for key, value in run.items() if key not in ("paper", "decoder")}
+    resolved = deep_merge(own, scale.get("run_overrides", {}))
+    resolved["objectives"] = [_scaled_objective(config, run, own, resolved) for own in run["objectives"]]
+    resolved["schedule"] = _scaled_schedule(run, scale.get("run_overrides", {}).get("schedule", {}))
+    _keep_data(config, name, resolved)
+    if run["model"].get("languages"):
+        resolved["model"]["languages"] = len(data_languages(resolved["data"]))
+    model, batch, schedule = resolved["model"], resolved["batch"], resolved["schedule"]
+    if model["width"] % model["heads"]:
+        raise UserError(
+            f"{shown}, run_overrides.model.heads: run '{name}' gets {model['heads']} heads, "
+            f"which do not divide its width {model['width']}"
+        )
+    longest = max([batch["row_length"], *(own.get("row_length", 0) for own in resolved["objectives"])])
+    if longest + 2 > model["positions"]:
+        raise UserError(
+            f"{shown}, run_overrides.model.positions: run '{name}' has rows of {longest} tokens "
+            f"and needs at least {longest + 2} positions, has {model['positions']}"
+        )
+    for own in resolved["objectives"]:
+        if (layer := deepest(own, shown)) > model["layers"]:
+            raise UserError(
+                f"{shown}, objective_overrides.{own['name']}.options: run '{name}' asks for layer {layer} "
+                f"of a model with {model['layers']}; lower it"
+            )
+    if schedule["warmup_steps"] + schedule.get("first", {}).get("steps", 0) > schedule["steps"]:
+        raise UserError(
+            f"{shown}, run_overrides.schedule.warmup_steps: run '{name}' would warm up longer than it trains"
+        )
+    if "init" in run:
+        resolved["init"] = _resolved_init(config, name, resolved)
+    return resolved
+
+
+def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
+    """One objective at the size of the scale. With another batch it keeps its share of the step's tokens, in packed
+    rows of that batch; in another depth a layer keeps its relative place. `objective_overrides` have the last word.
+    """
+    overrides = config.scale.get("run_overrides", {})
+    changes: dict = {}
+    batch, now = run["batch"], resolved["batch"]
+    if {"rows", "row_length"} & set(overrides.get("batch", {})):
+        tokens = own.get("rows", batch["rows"]) * own.get("row_length", batch["row_length"])
+        rows = max(1, round(tokens / (batch["rows"] * batch["row_length"]) * now["rows"]))
+        changes = {"rows": None if rows == now["rows"] else rows, "row_length": None, "packing": None}
+    layers = run["model"]["layers"]
+    if layers != resolved["model"]["layers"]:
+        depths = depths_of(own, f"config/runs/{run['name']}.yaml, objectives")
+        scaled = {
+            key: max(min(1, value), round(value * resolved["model"]["layers"] / layers))
+            for key, value in depths.items()
+        }
+        changes |= {"options": scaled} if scaled else {}
+    changes = deep_merge(changes, config.scale.get("objective_overrides", {}).get(own["name"], {}))
+    return without_nulls(deep_merge(own, changes))
+
+
+def _scaled_schedule(run: dict, overrides: dict) -> dict:
+    """With the steps of a scale, warm-up and first phase shrink in proportion; an untrained run stays untrained."""
+    own = {key: copy.deepcopy(value) for key, value in run["schedule"].items() if key != "steps_share"}
+    if not run["objectives"]:
+        return own
+    schedule = {**own, **overrides}
+    shrink = schedule["steps"] / own["steps"]
+    if "warmup_steps" not in overrides:
+        schedule["warmup_steps"] = round(own["warmup_steps"] * shrink)
+    if first := schedule.get("first"):
+        first["steps"] = max(1, round(first["steps"] * shrink))
+        first["warmup_steps"] = round(first["warmup_steps"] * shrink)
+    schedule["steps"] = round(schedule["steps"] * run["schedule"].get("steps_share", 1))
+    return schedule
+
+
+def _keep_data(config: Config, name: str, resolved: dict) -> None:
+    """Only the languages, pairs and corpora that the scale has."""
+    shown = f"config/scales/{config.scale_name}.yaml"
+    allowed = config.scale.get("languages")
+    world = None  # pair -> the corpora that the generated world has for it
+    if config.has_world:
+        world = {"-".join(sorted(("en", code))): names for code, names in config.scale["world"]["bitext"].items()}
+    data = resolved["data"] = dict(resolved["data"])  # the run's own stays as it is written
+    if "mono" in data:
+        languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
+        data["mono"] = {**data["mono"], "languages": languages}
+        if not languages:
+            del data["mono"]
+    if "bitext" in data:
+        corpora = {
+            pair: sorted(corpus for corpus in names if world is None or corpus in world.get(pair, ()))
+            for pair, names in sorted(data["bitext"]["corpora"].items())
+            if allowed is None or set(pair.split("-")) <= set(allowed)
+        }
+        data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
+        if config.has_world and data["bitext"].get("limit", 0) >= config.scale["world"]["pairs"]:
+            del data["bitext"]["limit"]  # nothing to cut: runs that differ in it alone are one run here
+        if not data["bitext"]["corpora"]:
+            del data["bitext"]
+    for objective in resolved.get("objectives", []):
+        if OBJECTIVE_DATA[objective["name"]] not in data:
+            raise UserError(
+                f"{shown}, languages: leaves objective '{objective['name']}' of run '{name}' "
+                f"without {OBJECTIVE_DATA[objective['name']]} data; add languages that the run has such data for"
+            )
+
+
+# What decides the shape or the meaning of a weight, and the weights that a run may make afresh where it differs.
+SHAPES = {
+    "layers": "encoder.blocks",
+    "width": "encoder",
+    "heads": "encoder.blocks",
+    "ffn": "encoder.blocks",
+    "positions": "encoder.positions",
+    "absolute_positions": "encoder.positions",
+    "token_types": "encoder.token_types",
+    "languages": "encoder.languages",
+    "admin": "encoder.blocks",
+}
+
+WITHOUT = {"absolute_positions": True, "admin": False}  # what a model is that does not say it
+
+
+def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
+    """The run to start from as the one that stands for it, and its hash: when that run changes, so does this one."""
+    init = config.runs[name]["init"]
+    parent = resolve_run(config, init["run"])
+    if {run for run in lineage(config, name) if config.runs[run]["kind"] == "checkpoint"} - set(config.imported):
+        raise UserError(
+            f"config/runs/{name}.yaml, init.run: '{init['run']}' is a published checkpoint, and scale "
+            f"{config.scale_name} has made-up languages; take small or paper"
+        )
+    fresh = init.get("fresh", [])
+    own, given = vocabulary_size(config), parent["model"].get("vocabulary", 0)
+    if own and given and own != given:
+        raise UserError(
+            f"config/runs/{name}.yaml, init.run: '{init['run']}' has a vocabulary of {given:,} ids, and that of scale "
+            f"{config.scale_name} has {own:,}; in config/scales/{config.scale_name}.yaml write vocabulary: "
+            f"{{of: {init['run']}}}"
+        )
+    for key, weights in SHAPES.items():
+        own, given = (one["model"].get(key, WITHOUT.get(key, 0)) for one in (resolved, parent))
+        if own != given and weights not in fresh:
+            raise UserError(
+                f"config/runs/{name}.yaml, init.run: '{init['run']}' has model.{key} {given} and this run {own} "
+                f"at scale {config.scale_name}; make them equal, or put {weights} into init.fresh"
+            )
+    return {**init, "run": trained_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
+
+
+GIVEN_VOCABULARIES = {"xlm-r/sentencepiece": 250_002}  # ids: its 249,997 pieces, four special ones and <mask>
+
+
+def vocabulary_size(config: Config) -> int:
+    """Ids of the scale's vocabulary; 0 where a given one is not known."""
+    chosen = config.scale["vocabulary"]
+    if "of" in chosen:
+        return config.runs[chosen["of"]]["model"]["vocabulary"]
+    return GIVEN_VOCABULARIES.get(chosen["given"], 0) if "given" in chosen else chosen["size"]
+
+
+def trained_run(config: Config, name: str) -> str:
+    """The run whose weights are those of `name` at this scale: of several with equal content, the one that extends the
+    fewest files, then the first by name. xlm-r-small is xlm-r where the scale makes them equal.
+    """
+    return next(iter(equal_runs(config, name)))
+
+
+def equal_runs(config: Config, name: str) -> Iterator[str]:
+    own = run_hash(resolve_run(config, name))
+    depth = len(lineage(config, name))  # runs of equal content start equally far from scratch
+    same = (run for run in config.runs if len(lineage(config, run)) == depth)
+    return (run for run in same if hash_of(config, run) == own)
+
+
+def hash_of(config: Config, name: str) -> str | None:
+    """None for a run that this scale cannot train."""
+    if name not in config._hashes:
+        try:
+            config._hashes[name] = run_hash(resolve_run(config, name))
+        except UserError:
+            config._hashes[name] = None
+    return config._hashes[name]
+
+
+def pretrain_seed(config: Config, seed: int, run: str | None = None) -> int:
+    """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings, and of a
+    checkpoint there is one."""
+    if run is not None and config.runs[run]["kind"] == "checkpoint":
+        return 1
+    return (seed - 1) % config.scale["pretrain_seeds"] + 1
+
+
+def weights_path(config: Config, run: str, seed: int) -> str:
+    """The weights that a run has before any fine-tuning, of a seed of pre-training. Of a checkpoint there is one."""
+    trained = trained_run(config, run)
+    own = 1 if config.runs[trained]["kind"] == "checkpoint" else seed
+    return f"results/{config.scale_name}/runs/{trained}/seed-{own}/model.safetensors"
+
+
+def vocabulary_path(config: Config, run: str | None = None) -> str:
+    """The tokenizer of a run: that of the scale, or the one that came with its checkpoint."""
+    if run is not None and config.runs[run]["kind"] == "checkpoint":
+        return f"results/{config.scale_name}/runs/{trained_run(config, run)}/tokenizer"
+    own = config.scale["vocabulary"].get("of")
+    return vocabulary_path(config, own) if own else f"results/{config.scale_name}/vocab/spm.model"
+
+
+def absent(config: Config) -> set[str]:
+    """The published checkpoints that a scale with a generated world has no use for, and what starts from them; and
+    what starts from a checkpoint of another shape than this scale gives it."""
+    checkpoints = {name for name, run in config.runs.items() if run["kind"] == "checkpoint"}
+    lines = {name: set(lineage(config, name)) & checkpoints for name in config.runs} if checkpoints else {}
+    missing = checkpoints - set(config.imported)
+    started = [name for name, line in lines.items() if line - {name} and not line & missing]
+    unlike = {name for name in started if not hash_of(config, name)}
+    return {name for name, line in lines.items() if line & missing} | unlike
+
+
+def not_here(config: Config, run: str) -> str:
+    """Why this scale cannot have a run of `config.not_here`."""
+    line = {name for name in lineage(config, run) if config.runs[name]["kind"] == "checkpoint"}
+    if missing := sorted(line - set(config.imported)):
+        what = "is a published checkpoint" if missing == [run] else f"starts from a published checkpoint, {missing[0]}"
+        return f"run {run} {what}, and scale {config.scale_name} has made-up languages"
+    return f"run {run} starts from a checkpoint, {min(line)}, that has another shape than scale {config.scale_name}"
