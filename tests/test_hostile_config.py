@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import plan.compare_specs
 from common import yamlfiles
 from common.errors import UserError
+from plan import check_tasks, compare_specs, load
 from plan.check import check_run
 from plan.claimed import all_needs
 from plan.datasets import load_datasets, load_languages
@@ -218,13 +218,13 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
         if shown in change or not places:
             check(self, value, kind, shown, partial)
 
-    for module in (plan, plan.compare_specs, yamlfiles):
+    for module in (load, check_tasks, compare_specs, yamlfiles):
         monkeypatch.setattr(module, "read_yaml", changed)
     load_cleaning(load_config(repository, {"scale": "smoke"}))
     monkeypatch.setattr(Schemas, "check", checked)
     datasets, languages = load_datasets("config/datasets.tsv"), load_languages("config/languages.tsv")
-    monkeypatch.setattr(plan, "load_datasets", lambda path: datasets)
-    monkeypatch.setattr(plan, "load_languages", lambda path: languages)
+    monkeypatch.setattr(load, "load_datasets", lambda path: datasets)
+    monkeypatch.setattr(load, "load_languages", lambda path: languages)
     places.sort(key=str)
     refused, until = 0, time.monotonic() + 6
     for _ in range(200):
