@@ -216,7 +216,7 @@ def test_no_permission():
     """As a user who may read and not write there."""
     code = (
         f"import os, sys; sys.path.insert(0, {str(SCRIPTS)!r})\n"
-        "from common.atomic import write_text\nfrom errors import run_main\n"
+        "from common.atomic import write_text\nfrom common.errors import run_main\n"
         "os.geteuid() == 0 and os.setuid(65534)\n"
         "run_main(lambda: write_text(sys.argv[1], 'new'))"
     )

@@ -200,7 +200,7 @@ def test_broken_training_pairs_are_refused(lines, message):
 
 def test_wrong_files_are_refused(tmp_path):
     (tmp_path / "no.zip").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="not a whole zip"):
+    with pytest.raises(UserError, match="not a whole archive"):
         xnli.read_xnli(tmp_path / "no.zip", "test", ["de"])
     with pytest.raises(UserError, match=r"no member XNLI-1\.0/xnli\.dev\.tsv"):
         xnli.read_xnli(xnli_zip(tmp_path / "x.zip", [xnli_row()]), "dev", ["de"])

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from common.archives import damage
 from common.atomic import atomic_path
-from common.errors import UserError, run_main
+from common.errors import UserError, run_main, why_no_file
 from corpus.corpusio import DecontaminationThresholds, add_config_arguments, load_thresholds, read_lines
 from corpus.textfilters import EVAL_INDEX_VERSION, index_units, normalise
 
@@ -82,15 +83,17 @@ READERS: dict[str, Callable[[Path], Iterator[str]]] = {
 
 def read_units(task: str, path: Path) -> Iterator[str]:
     """Normalised, non-empty units of text of one file of a task."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file; run the download rule, or correct --task {task}=...")
+    if not path.is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; run the download rule, or correct --task {task}=...")
     number = 0
     try:
         for number, text in enumerate(READERS[task](path), start=1):  # noqa: B007 - the number goes into the message
             if text := normalise(text):
                 yield text
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: broken after unit {number} ({error}); remove it and download it again") from None
+    except Exception as error:
+        if words := damage(error):
+            raise UserError(f"{path}: broken after unit {number}: {words}") from None
+        raise
 
 
 def parse_tasks(tasks: list[str]) -> list[tuple[str, Path]]:

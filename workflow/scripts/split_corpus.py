@@ -11,9 +11,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from common.errors import UserError, run_main
+from common.archives import damage, damage_told
+from common.errors import UserError, run_main, why_no_file
 from corpus.corpusio import (
-    BROKEN,
     LONGEST_DOCUMENT,
     LONGEST_LINE,
     LONGEST_TEXT,
@@ -21,8 +21,6 @@ from corpus.corpusio import (
     read_lines,
     zst_writers,
 )
-
-BROKEN_ARCHIVE = (*BROKEN, zipfile.BadZipFile, tarfile.TarError)
 
 
 def shown_name(path: Path, root: Path | None) -> str:
@@ -66,10 +64,10 @@ def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[st
 @contextmanager
 def open_sides(archive: Path, suffixes: list[tuple[str, ...]]) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
     """The two text members of a Moses .zip or of a tar, chosen by their names; yields the first one's name too."""
-    if not archive.exists():
-        raise UserError(f"{archive}: no such file; run the download rule, or correct the path")
+    if not archive.is_file():
+        raise UserError(f"{archive}: {why_no_file(archive)}; run the download rule, or correct the path")
     with ExitStack() as opened:
-        try:
+        with damage_told(archive):
             if archive.suffix == ".zip":
                 folder = opened.enter_context(zipfile.ZipFile(archive))
                 a, b = choose_members(archive, folder.namelist(), suffixes)
@@ -80,8 +78,6 @@ def open_sides(archive: Path, suffixes: list[tuple[str, ...]]) -> Iterator[tuple
                 members = {member.name: member for member in one if member.isfile()}
                 a, b = choose_members(archive, list(members), suffixes)
                 sides = [tar.extractfile(members[name]) for tar, name in ((one, a), (two, b))]
-        except BROKEN_ARCHIVE as error:
-            raise UserError(f"{archive}: broken ({error}); remove the file and download it again") from None
         first, second = (
             opened.enter_context(gzip.open(side)) if name.endswith(".gz") else side
             for name, side in zip((a, b), sides, strict=True)
@@ -160,10 +156,10 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
                         a, b = a.replace("\t", " "), b.replace("\t", " ")
                         writers[pairs % len(writers)].write(f"{file}\t{number}\t{a}\t{b}\n")
                         pairs += 1
-            except BROKEN_ARCHIVE as error:
-                raise UserError(
-                    f"{archive}: broken after pair {number} ({error}); remove it and download it again"
-                ) from None
+            except Exception as error:
+                if words := damage(error):
+                    raise UserError(f"{archive}: broken after pair {number}: {words}") from None
+                raise
         if not pairs:
             raise UserError(f"{', '.join(map(str, archives))}: no pair; check the download")
     return {"pairs": pairs}

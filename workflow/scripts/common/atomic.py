@@ -11,11 +11,12 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from common.errors import UserError
+from common.errors import UserError, reason
 
 CHECKSUM = "checksum"  # key of sealed JSON
 SUMS = "SHA256SUMS"  # file of a folder
@@ -37,21 +38,39 @@ def told(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if number := refusal(error, path.parent):
+        if number := refusal(error, path):
             raise UserError(f"{path}: {MENDS[number]}. What was there is as it was") from error
+        if isinstance(error, OSError) and error.filename is not None and _is_ours(error, path):
+            raise UserError(f"{path}: cannot be written: {reason(error)}; give another place") from error
         raise
 
 
-def refusal(error: BaseException | None, folder: Path) -> int | None:
-    """Which of MENDS an error is, if it is about this folder: an input that cannot be read is another matter."""
+def check_writable(path: Path) -> None:
+    """A file may take this place: what stands there is a file or nothing, and no part of the system."""
+    with suppress(OSError):
+        found = path.stat().st_mode
+        if stat.S_ISDIR(found):
+            raise UserError(f"{path}: is a folder, and a file is to be written; give the name of a file")
+        if not stat.S_ISREG(found) or str(path.parent) == "/dev":  # /dev/stdout may be a file
+            raise UserError(f"{path}: is no regular file and cannot be replaced by one; give the name of a file")
+
+
+def refusal(error: BaseException | None, path: Path) -> int | None:
+    """Which of MENDS an error is, if it is about this path: an input that cannot be read is another matter."""
     while error is not None and not isinstance(error, OSError):
         if type(error).__name__ == "SafetensorError" and (number := re.search(r"\(os error (\d+)\)", str(error))):
             return int(number[1]) if int(number[1]) in MENDS else None
         error = error.__cause__ or error.__context__  # torch raises anew what a write has raised
     if error is None or error.errno not in MENDS:
         return None
-    named = folder if error.filename is None else Path(os.fsdecode(error.filename))
-    return error.errno if named.is_relative_to(folder) or folder.is_relative_to(named) else None
+    return error.errno if error.filename is None or _is_ours(error, path) else None
+
+
+def _is_ours(error: OSError, path: Path) -> bool:
+    """Is a named file the path, above or below it, or what is written beside it until it is whole?"""
+    named = Path(os.fsdecode(error.filename))
+    beside = path.parent in named.parents and named.relative_to(path.parent).parts[0].startswith(f".{path.name}.")
+    return beside or named.is_relative_to(path) or path.is_relative_to(named)
 
 
 @contextmanager
@@ -61,6 +80,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with told(path):
+            check_writable(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
             with open(temporary, "rb") as written:
@@ -82,6 +102,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(left, ignore_errors=True)
     try:
         with told(path):
+            if path.exists() and not path.is_dir():
+                raise UserError(f"{path}: is a file, and a folder is to be written; give the name of a folder")
             folder.mkdir(parents=True)
             yield folder
             names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())

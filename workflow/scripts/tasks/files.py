@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from common.archives import damage_told
 from common.atomic import write_text
-from common.errors import UserError
+from common.errors import UserError, reason
 
 
 def split_lines(data: bytes, where: str) -> list[str]:
@@ -40,8 +41,8 @@ def read_lines(path: str | Path) -> list[str]:
 def read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: {reason(error)}") from None
 
 
 def read_zip_member(path: str | Path, member: str) -> list[str]:
@@ -51,12 +52,8 @@ def read_zip_member(path: str | Path, member: str) -> list[str]:
 
 def read_zip_bytes(path: str | Path, member: str) -> bytes:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with damage_told(path), zipfile.ZipFile(path) as archive:
             return archive.read(member)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a whole zip archive ({error}); download it again") from None
     except KeyError:
         raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
 
