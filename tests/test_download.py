@@ -1,10 +1,13 @@
 """download.py against a real HTTP server on the loopback that misbehaves as upstream hosts do."""
 
+import contextlib
 import email.utils
 import hashlib
 import io
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -382,6 +385,153 @@ def test_a_server_that_never_answers(server, tmp_path):
     server.plan["/f"] = [lambda handler: handler.server.release.wait(10)]
     with pytest.raises(UserError, match=r"no answer for 0\.2 s"):
         fetch(row(server.url("/f")), tmp_path, patience=d.Patience(attempts=2, back_off=0.0, stall=0.2))
+
+
+# ---------------------------------------------------------------- answers that are none
+
+
+def raw(answer: bytes, *, endless: bytes = b"", pause: float = 0.0):
+    """Whatever bytes, then `endless` again and again until the client hangs up."""
+
+    def reply(handler):
+        handler.wfile.write(answer)
+        while endless and not handler.server.release.wait(pause):
+            handler.wfile.write(endless)
+            handler.wfile.flush()
+
+    return reply
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+FOUND = b"HTTP/1.1 302 Found\r\nLocation: "
+STRANGE = {
+    "a redirect to an open bracket": FOUND + b"http://[::1\r\n\r\n",
+    "to a host of 300 letters": FOUND + b"http://" + b"a" * 300 + b"/f\r\n\r\n",
+    "to bytes that are not ASCII": FOUND + b"http://127.0.0.1:1/\xff\xe2\x80\xa8\r\n\r\n",
+    "to a host that is not ASCII": FOUND + b"http://\xc3\xbc\xff.invalid/f\r\n\r\n",
+    "to a port that is none": FOUND + b"http://127.0.0.1:99999999/f\r\n\r\n",
+    "to a blank": FOUND + b"http://127.0.0.1:1/a b\tc\r\n\r\n",
+    "to a file": FOUND + b"file:///etc/passwd\r\n\r\n",
+    "to ftp": FOUND + b"ftp://127.0.0.1/f\r\n\r\n",
+    "to itself": FOUND + b"/f\r\n\r\n",
+    "superscripts for a length": OK + "Content-Length: ²³\r\n\r\n".encode(),
+    "a length of 5,000 digits": OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    "a length below nothing": OK + b"Content-Length: -1\r\n\r\n",
+    "a chunk below nothing": CHUNKED + b"-5\r\nabcde\r\n",
+    "a chunk that is no number": CHUNKED + b"zz\r\nabcde\r\n",
+    "a chunk of 10 ** 30 bytes": CHUNKED + b"f" * 25 + b"\r\nabcde\r\n",
+    "a tag that no client may send": OK + b"ETag: a\x00\x7f\xff\r\n b\r\nContent-Length: 307200\r\n\r\nab",
+    "a hundred and one headers": OK + b"a: b\r\n" * 101 + b"\r\n",
+    "a header of 70,000 letters": OK + b"a: " + b"b" * 70_000 + b"\r\n\r\n",
+    "a status that is none": "HTTP/1.1 ² OK\r\n\r\n".encode(),
+    "no HTTP": b"\x16\x03\x01 what?\r\n",
+    "a wait of 10 ** 400 seconds": b"HTTP/1.1 503 No\r\nRetry-After: 1" + b"0" * 400 + b"\r\n\r\n",
+    "a wait until the year 99999": b"HTTP/1.1 503 No\r\nRetry-After: Mon, 01 Jan 99999 00:00:00 GMT\r\n\r\n",
+    "escape sequences": b"HTTP/1.1 404 \x1b[2J\x1b]0;owned\x07\x9b31m\r\n\r\n",
+    "escapes in a header": OK + b"Content-Encoding: \x1b[2J\r\nContent-Length: 307200\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_an_answer_that_is_none_turns_to_the_next_source(server, tmp_path, capsys, name):
+    server.plan = {"/f": [raw(STRANGE[name])], "/good": [whole()]}
+    fetch(row(server.url("/f"), [server.url("/good")]), tmp_path)
+    said = capsys.readouterr().err
+    controls = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n"}
+    assert f"{server.url('/f')}: " in said and not set(said) & controls
+
+
+def test_a_refusal_is_one_plain_line(server, tmp_path):
+    server.plan = {"/f": [raw(STRANGE["escape sequences"])]}
+    with pytest.raises(UserError, match=r"HTTP 404 \\x1b\[2J\\x1b\]0;owned") as error:
+        fetch(row(server.url("/f")), tmp_path)
+    assert "\x1b" not in str(error.value)
+
+
+def test_random_answers_turn_to_the_next_source(server, tmp_path):
+    """200 seeded inputs: answers with bytes changed, cut out, doubled or cut off. The file is always the right one."""
+    chance, until = random.Random(22), time.monotonic() + 4
+    good = OK + b'ETag: "v1"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n' % len(BODY) + BODY
+    pieces = b"".join(b"%x\r\n%s\r\n" % (len(BODY) // 4, BODY[i::4]) for i in range(4))
+    seeds = [*STRANGE.values(), good, CHUNKED + pieces + b"0\r\n\r\n"]
+    for number in range(200):
+        answer = bytearray(chance.choice(seeds))
+        for _ in range(chance.choice((1, 2, 8))):
+            place = chance.randrange(min(len(answer), 200) or 1)
+            match chance.randrange(4):
+                case 0:
+                    answer[place : place + 1] = [chance.randrange(256)]
+                case 1:
+                    del answer[place : place + chance.randrange(1, 20)]
+                case 2:
+                    answer[place:place] = answer[: chance.randrange(1, 40)]
+                case 3:
+                    answer = answer[: place + 1]
+        server.plan = {"/f": [raw(bytes(answer))], "/good": [whole()]}
+        patience = d.Patience(attempts=1, back_off=0.0, stall=0.1, seed=number)
+        fetch(row(server.url("/f"), [server.url("/good")]), tmp_path / str(number), patience=patience)
+        if time.monotonic() > until:
+            break
+    assert number > 20
+
+
+def test_a_chunked_body_without_end_stops_at_the_known_size(server, tmp_path):
+    server.plan = {"/f": [raw(CHUNKED, endless=b"10000\r\n" + b"x" * 65536 + b"\r\n")], "/good": [whole()]}
+    fetch(row(server.url("/f"), [server.url("/good")]), tmp_path)
+    with pytest.raises(UserError, match="sends more than the 307200 bytes that the file has"):
+        fetch(row(server.url("/f"), id="toy/other"), tmp_path / "other")
+    assert sum(path.stat().st_size for path in (tmp_path / "other").rglob("*") if path.is_file()) <= 2 * len(BODY)
+
+
+@pytest.mark.parametrize(
+    ("answer", "endless", "pause"),
+    [
+        (OK, b"a", 0.05),  # one header that goes on and on
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.01),
+        (CHUNKED, b"0", 0.05),  # the length of a chunk
+        (CHUNKED + b"1\r\nx\r\n0\r\n", b"a: b\r\n", 0.01),  # what may follow the last chunk
+        (b"HTTP/1.1 302 Found\r\nLocation: /nothing\r\n\r\n", b"x" * 65536, 0.0),
+        (b"HTTP/1.1 404 No\r\n\r\n", b"x" * 65536, 0.0),
+    ],
+    ids=["headers", "continue", "chunk length", "trailers", "redirect", "refusal"],
+)
+def test_no_drip_and_no_flood_outlasts_the_stall_timeout(server, tmp_path, answer, endless, pause):
+    server.plan = {"/f": [raw(answer, endless=endless, pause=pause)], "/good": [whole()]}
+    start = time.monotonic()
+    patience = d.Patience(attempts=2, back_off=9.0, stall=0.4)
+    fetch(row(server.url("/f"), [server.url("/good")]), tmp_path, patience=patience)
+    assert time.monotonic() - start < 3
+
+
+def test_a_handshake_that_drips_ends(server, tmp_path):
+    """https: one record of 16 kB, a byte at a time."""
+    stop, listening = threading.Event(), socket.create_server(("127.0.0.1", 0))
+
+    def drip():
+        with contextlib.suppress(OSError):
+            accepted, _ = listening.accept()
+            accepted.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+            while not stop.wait(0.05):
+                accepted.sendall(b"\0")
+
+    threading.Thread(target=drip, daemon=True).start()
+    server.plan = {"/good": [whole()]}
+    start = time.monotonic()
+    url = f"https://127.0.0.1:{listening.getsockname()[1]}/f"
+    fetch(row(url, [server.url("/good")]), tmp_path, patience=d.Patience(attempts=1, back_off=0.0, stall=0.4))
+    assert time.monotonic() - start < 3
+    stop.set()
+    listening.close()
+
+
+def test_ten_bytes_an_answer_are_failures_with_pauses(server, tmp_path):
+    server.plan = {"/f": [ranged(cut=10)], "/g": [ranged(cut=20_000)]}
+    with pytest.raises(UserError, match="given up after 4 tries"):
+        fetch(row(server.url("/f")), tmp_path, patience=d.Patience(attempts=4, back_off=0.05, stall=1.0, seed=1))
+    assert len(server.requests) == 4
+    # More than a hundredth of the file: slow, and on its way.
+    fetch(row(server.url("/g"), id="toy/other"), tmp_path / "other", patience=d.Patience(attempts=2, back_off=9.0))
 
 
 # ---------------------------------------------------------------- resuming across versions

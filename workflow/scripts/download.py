@@ -22,20 +22,22 @@ import os
 import random
 import re
 import shutil
+import socket
 import ssl
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from common.atomic import atomic_path, keep_sum, sha256_of, told, write_text
-from common.errors import UserError, run_main
+from common.errors import UserError, plain, run_main, why_no_file
 from plan.datasets import DATASETS_TSV, Dataset, load_datasets, path_of
 
 CHUNK = 1 << 20
@@ -60,7 +62,8 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on. `attempts` counts failures of one source in a row that brought no new byte."""
+    """How long to go on. `attempts` counts failures of one source in a row that brought next to nothing: less than
+    1 MB and than a hundredth of the file."""
 
     attempts: int = 25
     back_off: float = 1.0
@@ -83,7 +86,7 @@ class SourceFailed(Exception):
     """This source did not give the file: for good, or for now (`again`)."""
 
     def __init__(self, reason: str, again: bool = False, pause: float | None = None, cost: int = 1, sums: bool = False):
-        super().__init__(reason)
+        super().__init__(plain(reason))  # a server's words reach a terminal
         self.again, self.pause, self.cost, self.sums = again, pause, cost, sums
 
 
@@ -97,7 +100,8 @@ class Source:
     tries: int = 0
     failures: int = 0  # in a row, without a new byte
     not_before: float = 0.0
-    best: int = 0  # most bytes that were ever on disk; more is progress
+    best: int = 0  # most bytes that were ever on disk
+    size: int | None = None  # of the whole file, as far as it is known
     given_up: bool = False
     reasons: list[str] = field(default_factory=list)
     wrong_sums: bool = False
@@ -238,7 +242,7 @@ def fetch_folder(source: Source, out: Path, expected: Expected, lock: Path | Non
     assert source.folder is not None
     original = source.folder / source.path
     if not original.is_file():
-        raise SourceFailed("no such file")
+        raise SourceFailed(why_no_file(original))
     checked = source.checked
     manifest = _manifest(source.folder)
     listed = manifest[1].get(source.path) if manifest else None
@@ -299,23 +303,100 @@ def retry_after(value: str | None, now: float | None = None) -> float | None:
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, IndexError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, moment.timestamp() - (time.time() if now is None else now))
 
 
-def _open(url: str, headers: dict[str, str], stall: float) -> http.client.HTTPResponse:
+class Watch:
+    """Ends a connection that brought too little in `seconds`. A socket's own time-out begins anew with each byte, so a
+    byte now and then, in headers, in the lengths of chunks or after the last one, would hold it for ever."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.fired = seconds, False
+        self.sockets: list[socket.socket] = []
+        self.until = time.monotonic() + seconds
+        self.over = threading.Event()
+
+    def __enter__(self) -> "Watch":
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        for one in self.sockets:
+            one.close()
+
+    def look_after(self, made: socket.socket) -> socket.socket:
+        """Watch a new connection, by a handle of our own: ssl takes the first one, from its handshake on."""
+        self.sockets.append(socket.socket(fileno=os.dup(made.fileno())))
+        self.renew()
+        return made
+
+    def renew(self) -> None:
+        self.until = time.monotonic() + self.seconds
+
+    def _watch(self) -> None:
+        while not self.over.wait(max(0.01, self.until - time.monotonic())):
+            if time.monotonic() >= self.until:
+                self.fired = True
+                for one in self.sockets:
+                    with contextlib.suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+                return
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """http and https only: urllib would go on to ftp. What comes with a redirect is not read: it may have no end."""
+
+    def redirect_request(self, request, file, code, reason, headers, url):
+        if not url.lower().startswith(("https://", "http://")):
+            raise SourceFailed(f"HTTP {code}, but to {url!r}, which is neither http nor https")
+        file.close()
+        return super().redirect_request(request, file, code, reason, headers, url)
+
+
+def _opener(watch: Watch) -> urllib.request.OpenerDirector:
+    """urllib's own, with connections that the watch can end."""
+
+    def connect(*arguments: object, **options: object) -> socket.socket:
+        return watch.look_after(socket.create_connection(*arguments, **options))
+
+    def watched(kind: type[http.client.HTTPConnection]) -> Callable[..., http.client.HTTPConnection]:
+        def made(*arguments: object, **options: object) -> http.client.HTTPConnection:
+            connection = kind(*arguments, **options)
+            connection._create_connection = connect
+            return connection
+
+        return made
+
+    class Plain(urllib.request.HTTPHandler):
+        def http_open(self, request):
+            return self.do_open(watched(http.client.HTTPConnection), request)
+
+    class Secure(urllib.request.HTTPSHandler):
+        def https_open(self, request):
+            return self.do_open(watched(http.client.HTTPSConnection), request, context=self._context)
+
+    return urllib.request.build_opener(_Redirects, Plain, Secure)
+
+
+def _open(url: str, headers: dict[str, str], watch: Watch) -> http.client.HTTPResponse:
     # Identity: a server must not compress what we store and resume byte by byte.
-    request = urllib.request.Request(
-        url, headers={"User-Agent": "parallax-download/1", "Accept-Encoding": "identity", **headers}
-    )
+    asked = {"User-Agent": "parallax-download/1", "Accept-Encoding": "identity", **headers}
+    silence = SourceFailed(f"no answer for {watch.seconds:g} s", again=True)
     try:
-        return urllib.request.urlopen(request, timeout=stall)
+        request = urllib.request.Request(url, headers=asked)
+        return _opener(watch).open(request, timeout=watch.seconds)
+    except SourceFailed:
+        raise
     except urllib.error.HTTPError as error:
-        with error:
+        with contextlib.closing(error):
             reason = f"HTTP {error.code} {error.reason}".rstrip()
+            if watch.fired:
+                raise silence from None
             if error.code == 416:
                 raise SourceFailed(f"{reason}: the partial file is longer than the upstream one", again=True) from None
             if error.code in (408, 425, 429) or error.code >= 500:
@@ -324,22 +405,26 @@ def _open(url: str, headers: dict[str, str], stall: float) -> http.client.HTTPRe
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             raise SourceFailed(f"certificate refused: {error.reason.verify_message}") from None
-        if isinstance(error.reason, TimeoutError):
-            raise SourceFailed(f"no answer for {stall:g} s", again=True) from None
+        if isinstance(error.reason, TimeoutError) or watch.fired:
+            raise silence from None
         raise SourceFailed(f"cannot reach it: {error.reason}", again=True, cost=UNREACHABLE_COST) from None
-    except TimeoutError:
-        raise SourceFailed(f"no answer for {stall:g} s", again=True) from None
-    except (http.client.HTTPException, OSError) as error:
-        raise SourceFailed(f"no answer: {error or type(error).__name__}", again=True) from None
+    except Exception as error:
+        if isinstance(error, TimeoutError) or watch.fired:
+            raise silence from None
+        if isinstance(error, http.client.HTTPException | OSError) and not isinstance(error, http.client.InvalidURL):
+            raise SourceFailed(f"no answer: {str(error) or type(error).__name__}", again=True) from None
+        # An address to go on to that is none, a header that no client may send back, and what nobody thought of: the
+        # answer is wrong, whatever urllib makes of it.
+        raise SourceFailed(f"not an answer in HTTP ({type(error).__name__}: {error})") from None
 
 
 def _validator(headers: http.client.HTTPMessage) -> dict[str, str]:
-    """What identifies this version of the upstream file; a weak ETag does not vouch for bytes (RFC 9110, 13.1.5)."""
-    etag = headers.get("ETag", "")
-    return {
-        "etag": "" if etag.startswith("W/") else etag,
-        "last_modified": headers.get("Last-Modified", ""),
-    }
+    """What identifies this version of the upstream file; a weak ETag does not vouch for bytes (RFC 9110, 13.1.5). It
+    will be sent back, so one that is no plain header is none."""
+    found = {"etag": headers.get("ETag", ""), "last_modified": headers.get("Last-Modified", "")}
+    if found["etag"].startswith("W/"):
+        found["etag"] = ""
+    return {key: value if re.fullmatch(r"[\x20-\x7e]{0,1000}", value) else "" for key, value in found.items()}
 
 
 def part_paths(out: Path, url: str) -> tuple[Path, Path]:
@@ -352,7 +437,7 @@ def part_paths(out: Path, url: str) -> tuple[Path, Path]:
 def _read_state(path: Path) -> dict[str, object]:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return state if isinstance(state, dict) else {}
 
@@ -369,7 +454,8 @@ def fetch_http(source: Source, out: Path, expected: Expected, patience: Patience
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{out}: another process is downloading it; wait for it or stop it") from None
-        resumed = _receive(source, file, state_path, expected, patience, label)
+        with Watch(patience.stall) as watch:
+            resumed = _receive(source, file, state_path, expected, watch, label)
         os.fsync(file.fileno())
     try:
         return part, check(part, source.url, expected)
@@ -381,9 +467,7 @@ def fetch_http(source: Source, out: Path, expected: Expected, patience: Patience
         raise
 
 
-def _receive(
-    source: Source, file: io.FileIO, state_path: Path, expected: Expected, patience: Patience, label: str
-) -> bool:
+def _receive(source: Source, file: io.FileIO, state_path: Path, expected: Expected, watch: Watch, label: str) -> bool:
     """Fill the open partial file; return whether earlier bytes were kept."""
     assert source.url is not None
     state = _read_state(state_path)
@@ -399,7 +483,7 @@ def _receive(
         if validator:
             headers["If-Range"] = str(validator)
     try:
-        response = _open(source.url, headers, patience.stall)
+        response = _open(source.url, headers, watch)
     except SourceFailed as failure:
         if "HTTP 416" in str(failure):
             file.truncate(0)
@@ -408,9 +492,11 @@ def _receive(
     with response:
         version = _validator(response.headers)
         length = response.headers.get("Content-Length", "")
-        total = int(length) if length.isdigit() else None
+        total = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
         if response.status == 206:
-            span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+            span = re.fullmatch(
+                r"bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18}|\*)", response.headers.get("Content-Range", "")
+            )
             same = all(not state.get(key) or not version[key] or state[key] == version[key] for key in version)
             total = int(span[2]) if span and span[2] != "*" else None
             same = same and span is not None and int(span[1]) == have and whole in (None, total)
@@ -443,30 +529,38 @@ def _receive(
         if total is not None and total - have > shutil.disk_usage(state_path.parent).free:
             raise UserError(f"{state_path.parent}: {total - have} bytes are to come and fewer are free; make room")
         write_text(state_path, json.dumps({"url": source.url, "total": total, **version}) + "\n")
+        source.size = expected.bytes if total is None else total
         resumed = have > 0
         file.seek(0, os.SEEK_END)
-        have = _copy_body(response, file, have, total, patience, label)
+        have = _copy_body(response, file, have, source.size, watch, label)
         if total is not None and have != total:
             raise SourceFailed(f"the connection ended after {have} of {total} bytes", again=True)
     return resumed
 
 
 def _copy_body(
-    response: http.client.HTTPResponse, file: io.FileIO, have: int, total: int | None, patience: Patience, label: str
+    response: http.client.HTTPResponse, file: io.FileIO, have: int, total: int | None, watch: Watch, label: str
 ) -> int:
-    """Append the body to the partial file; return the bytes that it then has."""
+    """Append the body to the partial file, up to its known size; return the bytes that it then has."""
     progress = Progress(label)
-    mark, mark_time = have, time.monotonic()
+    mark = have
+    watch.renew()
     while True:
         try:
             chunk = response.read1(CHUNK)
-        except TimeoutError:
-            raise SourceFailed(f"stalled: no byte for {patience.stall:g} s (at byte {have})", again=True) from None
-        except (http.client.HTTPException, OSError) as error:
+            if watch.fired:
+                raise TimeoutError
+        except Exception as error:
+            if isinstance(error, TimeoutError) or watch.fired:
+                what = f"{have - mark} bytes" if have > mark else "no byte"
+                raise SourceFailed(f"stalled: {what} in {watch.seconds:g} s (at byte {have})", again=True) from None
+            # Also what http.client makes of chunks that are none.
             raise SourceFailed(f"connection lost at byte {have}: {type(error).__name__}", again=True) from None
         if not chunk:
             progress.show(have, total, end=True)
             return have
+        if total is not None and have + len(chunk) > total:
+            raise SourceFailed(f"sends more than the {total} bytes that the file has")
         view = memoryview(chunk)
         try:
             while view:
@@ -476,13 +570,9 @@ def _copy_body(
                 raise UserError(f"{file.name}: the disk is full after {have} bytes; make room and run again") from None
             raise
         have += len(chunk)
-        if total is not None and have > total:
-            raise SourceFailed(f"sends more than the {total} bytes that it announced")
-        now = time.monotonic()
         if have - mark >= STALL_BYTES:
-            mark, mark_time = have, now
-        elif now - mark_time > patience.stall:
-            raise SourceFailed(f"stalled: {have - mark} bytes in {patience.stall:g} s (at byte {have})", again=True)
+            mark = have
+            watch.renew()
         progress.show(have, total)
 
 
@@ -593,7 +683,9 @@ def _note(source: Source, failure: SourceFailed, out: Path, patience: Patience, 
     if failure.again and source.url is not None:
         part = part_paths(out, source.url)[0]
         size = part.stat().st_size if part.exists() else 0
-        progress, source.best = size > source.best, max(source.best, size)
+        worth = CHUNK if source.size is None else max(1, min(CHUNK, source.size // 100))
+        progress = size >= source.best + worth
+        source.best = max(source.best, size) if progress else source.best
         source.failures = 0 if progress else source.failures + failure.cost
         if failure.pause is not None and failure.pause > patience.longest_retry_after:
             reason += f", asks to wait {failure.pause:.0f} s, longer than --max-retry-after"
@@ -696,7 +788,8 @@ def main() -> None:
         type=int,
         default=25,
         metavar="N",
-        help="failures in a row of one source that bring no new byte before it is given up (default: %(default)s)",
+        help="failures in a row of one source before it is given up; one that brought 1 MB, or a hundredth of the file "
+        "is none (default: %(default)s)",
     )
     parser.add_argument(
         "--back-off",
