@@ -1,50 +1,88 @@
-# make        set up .venv if needed, then regenerate every table at scale mini: results/tables/all.tex, results/index.html
-# make smoke  the same at scale smoke: minutes, every code path, numbers that mean nothing
-# make report what is missing, then Snakemake's own report of it: results/report.html
-# make plan   what the jobs that are not done yet cost, before any of them starts; CONFIG, MACHINE and PLAN choose:
-#             make plan CONFIG="scale=paper" MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
-# make test   style, unit tests, the workflow's plans, and the smoke scale for real
-# make unlock after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
-# make faults kills jobs and Snakemake at random moments of smoke, and compares the tables (FAULTS="--rounds 60 --seed 2")
-# make test-slurm   the same scale and interrupted trainings through a Slurm that is started on this machine, minutes
-# make setup  only .venv        make lint  only style        make lock  write requirements.lock again
+# make         set up .venv if needed, then train and evaluate at scale mini: results/tables/all.tex, results/index.html
+# make help    this list, and what can be named
+#
+# Parts of it. SCALE=smoke|mini|small|paper goes with each, CONFIG="key=value ..." too; each prints the snakemake line it stands for.
+#   make table T=ernie-m/table-01     one table or figure, and what it rests on
+#   make train RUN=xlm-r              one run: its weights and the curves of its training
+#   make plan    what the jobs that are not done yet cost, before any of them starts; MACHINE and PLAN choose:
+#                make plan SCALE=paper MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
+#   make smoke   scale smoke: minutes, every code path, numbers that mean nothing
+#   make pdf     results/tables/all.pdf (needs pdflatex)       make report  Snakemake's own report: results/report.html
+#
+# Meanwhile and afterwards.
+#   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
+#   make open    the page of results in a browser
+#   make unlock  after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
+#
+# Tests.
+#   make test    style, unit tests, the workflow's plans, and the smoke scale for real       make lint  only style
+#   make faults  kills jobs and Snakemake at random moments of smoke, and compares the tables (FAULTS="--rounds 60 --seed 2")
+#   make test-slurm   the same scale and interrupted trainings through a Slurm that is started on this machine, minutes
+#   make setup   only .venv        make lock  write requirements.lock again
 #
 # Needs Python 3.11 or newer with venv, make and a C++ compiler (g++: fasttext is compiled). PYTHON=python3.12 make chooses another.
 
 PYTHON ?= python3
 CORES ?= all
-# Snakemake's default scheduler solves a program at every job's end, and looks again each second for every job that has
-# ended so far: a third of a core, over hundreds of jobs. So greedy, and every 5 seconds (of which it waits once, at its end).
-SNAKEMAKE := snakemake --cores $(CORES) --scheduler greedy --max-jobs-per-timespan 1000/5s --rerun-incomplete
+# What else a call takes stands in profiles/default, for plain snakemake lines too.
+SNAKEMAKE := snakemake --cores $(CORES)
 RESULTS := tables results/index.html
 VENV := .venv
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-for-tests
 
+SETTINGS = $(strip $(if $(SCALE),scale=$(SCALE)) $(CONFIG))
+# $(call workflow,TARGETS[,MORE SETTINGS]): says the line that it runs.
+define workflow
+@line="$(SNAKEMAKE) $(if $(strip $(SETTINGS) $(2)),--config $(strip $(SETTINGS) $(2)) -- )$(strip $(1))"; echo "$$line"; $$line
+endef
+SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mini)
+
 # The rules call `python` and `torchrun`: those of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all smoke test lint setup lock pdf report plan unlock faults test-slurm
+.PHONY: all help table train status open smoke test lint setup lock pdf report plan unlock faults test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
-	$(SNAKEMAKE) $(RESULTS)
+	$(call workflow,$(RESULTS))
+
+help:
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
+	@echo; echo "Scales: $(notdir $(basename $(wildcard config/scales/*.yaml)))"
+	@echo "Runs, for RUN=, A= and B=: $(notdir $(basename $(wildcard config/runs/*.yaml)))" | fold -s -w 120
+	@echo "Tables and figures, for T=: $(patsubst config/tables/%.yaml,%,$(wildcard config/tables/*/*.yaml)) $(patsubst config/figures/%.yaml,%,$(wildcard config/figures/*/*.yaml))" | fold -s -w 120
+
+table: setup
+	@test -n "$(T)" || { echo "error: which table? make table T=ernie-m/table-01; make help names them" >&2; exit 2; }
+	$(call workflow,$(if $(wildcard config/figures/$(T).yaml),results/figures/$(T).png,results/tables/$(T).tex),runs=all)
+
+train: setup
+	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }
+	$(call workflow,models training,runs=[$(RUN)])
+
+status: setup
+	@python workflow/scripts/status.py
+
+open:
+	@test -f results/index.html || { echo "error: no results/index.html yet: make" >&2; exit 2; }
+	@$(PYTHON) -m webbrowser "file://$(CURDIR)/results/index.html" || echo "open results/index.html in a browser"
 
 smoke: setup
-	$(SNAKEMAKE) --config scale=smoke -- $(RESULTS)
+	$(call workflow,$(RESULTS),scale=smoke)
 
 # A line for each job goes to results/plan.csv.
 plan: setup
-	@python workflow/scripts/bill.py $(if $(CONFIG),--config $(CONFIG)) $(if $(MACHINE),--machine $(MACHINE)) $(PLAN) \
+	@python workflow/scripts/bill.py $(if $(SETTINGS),--config $(SETTINGS)) $(if $(MACHINE),--machine $(MACHINE)) $(PLAN) \
 	  --csv results/plan.csv -- $(or $(TARGETS),results/tables/all.tex)
 
 report: setup
-	$(SNAKEMAKE) $(RESULTS) pages
-	snakemake --report results/report.html -- $(RESULTS) pages
+	$(call workflow,$(RESULTS) pages)
+	snakemake --report results/report.html $(if $(SETTINGS),--config $(SETTINGS)) -- $(RESULTS) pages
 
 pdf: setup
-	$(SNAKEMAKE) results/tables/all.pdf
+	$(call workflow,results/tables/all.pdf)
 
 unlock: setup
 	snakemake --unlock

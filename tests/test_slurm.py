@@ -69,7 +69,8 @@ RULES = {CLEANED: ["clean_mono"], SCORED: ["predict", "score"], EIGHT: ["pretrai
 def paper(repository, tmp_path_factory) -> Path:
     """The repository, with empty files for all that the jobs of the paper's scale read which are submitted here."""
     tree = copy_tree(repository, tmp_path_factory.mktemp("paper"))
-    command = [sys.executable, "-m", "snakemake", "--dry-run", "--config", "scale=paper", "--", *RULES]
+    plainly = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "host"]
+    command = [*plainly, "--config", "scale=paper", "--", *RULES]
     listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout
     for block in re.split(r"\n(?:local)?rule ", listed):
         if block.partition(":")[0] in {rule for rules in RULES.values() for rule in rules}:

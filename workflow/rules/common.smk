@@ -1,9 +1,11 @@
 # The plan, as constants and named functions; the only file of the rules with Python in it.
 import json
 import sys
+import warnings
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
@@ -23,7 +25,14 @@ import plan.needs
 import plan.recipes
 import plan.runs
 import plan.translators
+import plan.words
 from common.errors import UserError
+from watch.terminal import Watch
+
+# Snakemake asks every resource once before it knows the inputs, and forgets what it asked for.
+warnings.filterwarnings(
+    "ignore", message="coroutine 'InputFiles._predicated_size_files"
+)
 
 try:
     PLAN = plan.load.load_config(".", config)
@@ -39,6 +48,16 @@ except UserError as error:
     raise WorkflowError(str(error)) from None
 
 SCALE = PLAN.scale_name
+if workflow.is_main_process:
+    logger.addFilter(
+        Watch(
+            SCALE,
+            cores=lambda: workflow.resource_settings.cores,
+            dryrun=lambda: workflow.dryrun,
+            targets=plan.words.named_targets(PLAN),
+        )
+    )
+    print(plan.words.what_this_is(PLAN), file=sys.stderr)
 S = f"results/{SCALE}"
 WORLD = PLAN.has_world
 MONO_SHARDS = range(PLAN.scale["shards"]["mono"])
@@ -766,7 +785,9 @@ def exported_digest(wildcards):
         ids += plan.recipes.recipe_datasets(resolved, plan.recipes.TRAIN_PARTS)
     licences = {id_: PLAN.datasets[id_].licence for id_ in ids}
     scores = [Path(path).read_text() for path in exported_scores(wildcards)]
-    return common.identity.digest([scores, PLAN.scale["description"], WORLD, licences])
+    return common.identity.digest(
+        [scores, plan.words.described(PLAN.scale), WORLD, licences]
+    )
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -920,7 +941,7 @@ def spec_files(wildcards):
 VIEW = common.identity.digest(
     {
         "scale": SCALE,
-        "description": PLAN.scale["description"],
+        "description": plan.words.described(PLAN.scale),
         "world": WORLD,
         "seeds": PLAN.seeds,
         "scores": plan.evidence.evidence(PLAN, "scores"),

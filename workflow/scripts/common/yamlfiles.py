@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def check_known(word: str, known: Iterable[str], where: str, what: str) -> None:
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     known = sorted(map(str, known))
     shown = ", ".join(known[:SHOWN]) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
-    close = difflib.get_close_matches(str(word), known, n=1)
+    padded = re.sub(r"-(\d)\b", r"-0\1", str(word))  # table-1 is table-01, and neither table-11 nor table-16
+    close = [padded] if padded in known else difflib.get_close_matches(str(word), known, n=1)
     if close:
         return f"did you mean '{close[0]}'? Allowed: {shown}"
     return f"allowed: {shown or 'nothing (there are none yet)'}"

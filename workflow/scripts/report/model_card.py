@@ -19,6 +19,7 @@ from engine.model import FIRST_POSITION, ModelConfig
 from plan.checkpoints import HUB
 from plan.datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from plan.recipes import TRAIN_PARTS
+from plan.words import described
 from report.scores import BY_UPDATE, group_paths, load_results, read_content, summarise
 
 XLM = "Conneau and Lample, Cross-lingual Language Model Pretraining, NeurIPS 2019"
@@ -223,7 +224,7 @@ def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
 
 
 def scale_section(scale: dict, name: str, exported: Exported) -> str:
-    words = f"Scale `{name}`: {scale['description']}."
+    words = f"Scale `{name}`: {described(scale)}."
     if exported.is_checkpoint and scale.get("world"):
         words += (
             " The data that it was fine-tuned on are of the generated mini-world, and made up; the checkpoint is not. "

@@ -406,6 +406,7 @@ def load_context(
     from plan.evidence import seeds_of, trainings_of
     from plan.load import load_config
     from plan.needs import canonical_run, needs, score_paths
+    from plan.words import described
 
     config_path, scores_root = Path(config_path), Path(scores_root)
     root = config_path.resolve().parent.parent
@@ -432,7 +433,7 @@ def load_context(
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
         canonical=lambda run, task: canonical_run(config, run, task),
         expected=expected,
-        description=config.scale.get("description", ""),
+        description=described(config.scale),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
         absent=frozenset(config.not_here),

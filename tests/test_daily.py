@@ -1,0 +1,241 @@
+"""What a person meets at the terminal: one line for a mistake, a failure's cause last, a run watched from outside."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import status
+from plan.load import load_config
+from plan.words import described, what_this_is
+from test_dag import copy_tree
+from watch import events, terminal
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def tree(repository, tmp_path_factory) -> Path:
+    return copy_tree(repository, tmp_path_factory.mktemp("daily"))
+
+
+def plainly(tree: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """A plain `snakemake` line, with the profile of the workflow."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=tree, env=own | {"PATH": path} | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def record(event: str, **said) -> logging.LogRecord:
+    made = logging.LogRecord("snakemake", logging.INFO, "", 0, said.pop("msg", None), None, None)
+    made.__dict__.update(said, event=event)
+    return made
+
+
+@pytest.fixture
+def watch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stream = StringIO()
+    made = terminal.Watch("smoke", lambda: 2, lambda: False, ["results/tables/a/table-01.tex"], stream, tmp_path / "e")
+    yield made
+    made.over.set()
+
+
+def started(id_: int, rule: str, **wildcards: str) -> logging.LogRecord:
+    return record("job_info", jobid=id_, rule_name=rule, wildcards=wildcards, log=[f"{rule}.log"], threads=1)
+
+
+# --- mistakes: one line each that says the mend -----------------------------------------------------------------------
+
+
+def errors(done: subprocess.CompletedProcess) -> list[str]:
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    said = (done.stdout + done.stderr).splitlines()  # a dry-run's own errors go to stdout
+    return [line for line in said if "did you mean" in line or line.startswith("error: ")]
+
+
+@pytest.mark.dag
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--config", "scale=smke"], "scale: 'smke' is unknown; did you mean 'smoke'?"),
+        (["--config", "runs=[xml-r]"], "unknown run 'xml-r'; did you mean 'xlm-r'?"),
+        (["--config", "items=[ernie-m/table-1]"], "'ernie-m/table-1'; did you mean 'ernie-m/table-01'?"),
+        (["--config", "sede=[1]"], "sede: unknown key; did you mean 'seeds'?"),
+        (["results/tables/ppa/table-1.tex"], "of this name; did you mean 'results/tables/ppa/table-01.tex'?"),
+        (["--config", "scale=smoke", "tables"], "write `--` between its settings and the targets: -- tables"),
+    ],
+)  # fmt: skip
+def test_a_mistake_on_the_command_line_is_one_line_that_says_the_mend(tree, arguments, says):
+    [line] = errors(plainly(tree, "--dry-run", *arguments))
+    assert says in line
+
+
+# --- the profile ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.dag
+def test_a_plain_dry_run_says_the_scale_and_what_is_to_be_done_by_stage(tree):
+    done = plainly(tree, "--dry-run", "--config", "scale=smoke", "--", "results/tables/ernie-m/table-01.tex")
+    assert done.returncode == 0
+    first = next(line for line in done.stderr.splitlines() if line.startswith("Scale "))
+    assert first.startswith("Scale smoke: ") and "mean nothing" in first and "--config scale=paper" in first
+    counts = {line[:20].strip(): line for line in done.stderr.splitlines() if line.startswith("  ")}
+    assert "pretrain 3" in counts["pre-training"] and next(iter(counts)) == "data"
+    assert "rule pretrain" not in done.stdout + done.stderr and len(done.stdout + done.stderr) < 5000
+
+
+@pytest.mark.dag
+def test_on_a_cluster_the_profile_of_the_workflow_leaves_the_number_of_jobs_alone(tree):
+    """What stands in profiles/default wins over --profile."""
+    script = (
+        "import sys; sys.argv = ['snakemake', *sys.argv[1:]]\n"
+        "from snakemake.cli import parse_args\n"
+        "args = parse_args(sys.argv[1:])[1]\n"
+        "print(args.cores, args.jobs, args.rerun_incomplete, args.show_failed_logs)"
+    )
+    said = {}
+    for name, own in {"here": [], "slurm": ["--profile", "slurm"]}.items():
+        command = [sys.executable, "-c", script, *own, "--config", "scale=smoke", "--", "tables"]
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True)
+        said[name] = done.stdout.split()
+    assert said["here"][0] not in ("None", "100") and said["here"][2:] == ["True", "True"]
+    assert said["slurm"][0] == "None" and said["slurm"][1] == "100" and said["slurm"][2:] == ["True", "True"]
+
+
+@pytest.mark.dag
+def test_a_failed_job_ends_with_its_cause_and_is_made_again(tree):
+    """Its own message last, without Snakemake's long command; and the same line again goes on."""
+    script = tree / "workflow/scripts/audit.py"
+    kept = script.read_text(encoding="utf-8")
+    script.write_text("import sys; sys.exit('error: config/audit.yaml, here: is wrong; mend it')", encoding="utf-8")
+    call = ["--cores", "1", "--config", "scale=smoke", "--", "results/tables/audit.tex"]
+    try:
+        done = plainly(tree, *call)
+    finally:
+        script.write_text(kept, encoding="utf-8")
+    assert done.returncode != 0
+    assert done.stderr.rstrip().splitlines()[-3:] == [
+        "audit failed:",
+        "  error: config/audit.yaml, here: is wrong; mend it",
+        "  all that it said: results/smoke/logs/audit.log",
+    ]
+    assert "CalledProcessError" not in done.stderr and "set -euo pipefail" not in done.stderr
+    shown = subprocess.run(
+        [sys.executable, "workflow/scripts/status.py"], cwd=tree, capture_output=True, text=True, check=True
+    )
+    assert "Scale smoke: 0 of 1 jobs done; it failed." in shown.stdout
+    assert "FAILED: audit\n    error: config/audit.yaml, here: is wrong; mend it" in shown.stdout
+    assert plainly(tree, *call).returncode == 0
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_does_can_be_read_from_its_events(watch, tmp_path):
+    watch.filter(record("run_info", stats={"pretrain": 2, "score": 3, "total": 5}))
+    watch.filter(started(1, "pretrain", run="xlm", scale="smoke"))
+    watch.filter(started(2, "score", run="xlm"))
+    watch.filter(record("job_finished", job_id=2))
+    with open(watch.path, "a") as file:
+        file.write('{"event": "fini')  # the line that is being written
+    state = events.read_state(watch.path)
+    assert (state.jobs, state.jobs_done, state.done, [*state.running]) == (5, 1, {"score": 1}, [1])
+    assert state.running[1].name == "pretrain run=xlm"
+    (tmp_path / "pretrain.log").write_text("started\nstep 5/30  mmlm 6.1\rstep 9/30  mmlm 5.2\r")
+    shown = "\n".join(status.lines(state, time.time()))
+    assert "1 of 5 jobs done, 1 running" in shown and "step 9/30  mmlm 5.2" in shown and "6.1" not in shown
+    assert "pretrain, which nobody has measured here yet" in shown
+
+
+def test_the_time_left_is_the_work_left_over_what_does_it_at_once():
+    state = events.State(scale="smoke", cores=2, totals={"pretrain": 3, "score": 10}, done={"score": 4})
+    job = events.Job(1, "pretrain", {}, [], started=100.0)
+    state.running[1] = job
+    # 3 x 50 s less 20 s, and 6 x 2 s, on two cores
+    assert events.seconds_left(state, {"pretrain": 50.0, "score": 2.0}, now=120.0) == ((130 + 12) / 2, [])
+    # one that takes long is not shared: of two jobs that run the last ends in 45 s
+    state = events.State(cores=8, totals={"pretrain": 1}, running={1: job})
+    assert events.seconds_left(state, {"pretrain": 50.0}, now=105.0) == (45.0, [])
+    assert events.seconds_left(state, {}, now=105.0) == (0.0, ["pretrain"])
+    # what this run has seen counts, not what another did
+    state.seconds = {"pretrain": [80.0]}
+    assert events.seconds_left(state, {"pretrain": 50.0}, now=105.0) == (75.0, [])
+
+
+def test_in_a_pipe_there_is_a_line_now_and_then_and_the_first_failure_is_said_last(watch, monkeypatch, tmp_path):
+    monkeypatch.setattr(terminal, "EVERY", 0.0)
+    watch.filter(record("run_info", stats={"pretrain": 2, "total": 2}))
+    for number, words in ((1, "error: config/x.yaml, key: wrong"), (2, "later trouble")):
+        (tmp_path / "pretrain.log").write_text(f"Traceback\n{words}\nmore\n" if number == 1 else words)
+        watch.filter(started(number, "pretrain", seed=str(number)))
+        watch.filter(record("job_error", jobid=number, shellcmd="python ..."))
+    time.sleep(1.2)
+    watch.over.set()
+    text = watch.stream.getvalue()
+    assert "2 jobs to run:" in text and "0 of 2 jobs, 0 running" in text and "2 FAILED" in text
+    assert watch.last.startswith("pretrain seed=1 failed:\n  error: config/x.yaml, key: wrong")
+    assert "\r" not in text and "\x1b" not in text
+
+
+def test_a_job_that_was_killed_says_what_to_do(tmp_path):
+    (tmp_path / "empty.log").write_text("")
+    assert "want of memory" in events.cause(events.Job(1, "pretrain", {}, [str(tmp_path / "empty.log")]))
+
+
+def test_every_rule_has_its_stage(repository):
+    rules = set()
+    for path in (repository / "workflow/rules").glob("*.smk"):
+        rules |= set(re.findall(r"^rule (\w+):", path.read_text(encoding="utf-8"), re.MULTILINE))
+    named = {rule for own in events.STAGES.values() for rule in own}
+    assert named <= rules
+    assert {
+        rule for rule in rules - named if rule.startswith(("train_", "pretrain", "finetune", "clean_", "predict"))
+    } == set()
+
+
+def test_a_scale_that_extends_smoke_keeps_its_warning(repository, tmp_path):
+    shutil.copytree(repository / "config", tmp_path / "config")
+    own = "name: mine\nextends: smoke\ndescription: mine\n"
+    (tmp_path / "config/scales/mine.yaml").write_text(own)
+    config = load_config(tmp_path, {"scale": "mine"})
+    assert described(config.scale) == "mine; the numbers mean nothing"
+    assert "mean nothing" in what_this_is(config)
+
+
+# --- make -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
+    (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text(encoding="utf-8").replace(": setup", ":"))
+    (tmp_path / "snakemake").write_text("#!/bin/sh\n")
+    (tmp_path / "snakemake").chmod(0o755)
+    for words, line in {
+        "table T=ernie-m/table-01": "--config runs=all -- results/tables/ernie-m/table-01.tex",
+        "train RUN=xlm-r SCALE=smoke": "--config scale=smoke runs=[xlm-r] -- models training",
+        "smoke": "--config scale=smoke -- tables results/index.html",
+        "pdf CONFIG=seeds=[1]": "--config seeds=[1] -- results/tables/all.pdf",
+        "all": "tables results/index.html",
+    }.items():
+        done = subprocess.run(
+            ["make", *words.split(), "CORES=2"], cwd=tmp_path, capture_output=True, text=True, check=True,
+            env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert done.stdout.splitlines()[0] == f"snakemake --cores 2 {line}", words
+
+
+def test_events_are_json_lines(watch):
+    watch.filter(record("run_info", stats={"score": 1, "total": 1}))
+    assert [json.loads(line)["event"] for line in watch.path.read_text().splitlines()] == ["run"]

@@ -1,0 +1,1 @@
+"""What a run of the workflow is doing, for the person who waits for it."""

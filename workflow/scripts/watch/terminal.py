@@ -1,0 +1,178 @@
+"""Snakemake's own events, watched from within: a bar on a terminal, a line a minute elsewhere, a failure's cause last.
+
+It hangs on Snakemake's logger as a filter that lets everything through: so it sees every event, however quiet Snakemake
+itself is told to be, and can take the bar off the terminal before a message is printed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from common.yamlfiles import did_you_mean
+from watch.events import EVENTS, Job, State, benchmarked, by_stage, cause, short_line
+
+EVERY = 60.0  # seconds between two lines where nobody looks at a terminal
+WIDTH = 24  # of the bar
+
+
+class Watch:
+    """A filter of a logger: `logger.addFilter(Watch(...))`."""
+
+    def __init__(
+        self,
+        scale: str,
+        cores: Callable[[], int | None],
+        dryrun: Callable[[], bool],
+        targets: list[str],
+        stream: TextIO | None = None,
+        path: Path = EVENTS,
+    ) -> None:
+        self.scale, self.cores, self.dryrun, self.targets, self.path = scale, cores, dryrun, targets, path
+        self.stream = stream or sys.stderr
+        self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.state, self.known = State(), {}
+        self.lock = threading.RLock()
+        self.over = threading.Event()
+        self.last: str | None = None  # what is printed at the very end
+        self.shown = 0.0
+        self.drawn = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        event = str(getattr(record, "event", None) or "")
+        with self.lock:
+            self._clear()
+            with contextlib.suppress(OSError):  # a full disk must not stop the messages that say so
+                self._see(event, record.__dict__)
+        # of a failed job Snakemake says again, in a long command, that it failed
+        return not (self.state.totals and "CalledProcessError" in str(record.msg))
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _see(self, event: str, said: dict[str, Any]) -> None:
+        if event == "error" and (missing := re.search(r"No rule to produce (\S+)", str(said.get("msg", "")))):
+            self._say_last(unknown_target(missing[1], self.targets))
+        if event == "run_info" and not self.state.totals:
+            totals = {rule: int(count) for rule, count in said["stats"].items() if rule != "total"}
+            if self.dryrun():
+                self._print(summary(totals))
+            else:
+                self._begin(totals)
+        elif not self.state.totals:
+            return
+        elif event == "job_info":
+            keys = ("rule_name", "wildcards", "log", "threads")
+            rule, wildcards, log, threads = (said.get(key) for key in keys)
+            job = {"id": said["jobid"], "rule": rule, "wildcards": {k: str(v) for k, v in (wildcards or {}).items()}}
+            self._keep({"event": "start", "job": {**job, "log": list(map(str, log or [])), "threads": threads or 1}})
+        elif event == "job_finished":
+            self._keep({"event": "finish", "id": said["job_id"]})
+        elif event == "job_error":
+            self._fail(said)
+
+    def _begin(self, totals: dict[str, int]) -> None:
+        self.known = benchmarked(self.scale, totals)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("")
+        here = {"host": socket.gethostname(), "process": os.getpid(), "cores": self.cores() or 1}
+        self._keep({"event": "run", "scale": self.scale, **here, "totals": totals})
+        self._print(summary(totals))
+        self.shown = time.monotonic()
+        threading.Thread(target=self._tick, daemon=True).start()
+        atexit.register(self.close)
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        event["time"] = time.time()
+        self.state.feed(event)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def _fail(self, said: dict[str, Any]) -> None:
+        failed = len(self.state.failed)
+        self._keep({"event": "fail", "id": said["jobid"], "command": str(said.get("shellcmd") or "")})
+        for job in self.state.failed[failed:]:
+            self._print(failure(job))
+            self._say_last(failure(self.state.failed[0]))
+
+    # -- the terminal -------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        while not self.over.wait(1.0):
+            with self.lock:
+                if self.terminal:
+                    self._draw()
+                elif time.monotonic() - self.shown >= EVERY:
+                    self.shown = time.monotonic()
+                    self._print(time.strftime("%H:%M ") + short_line(self.state, self.known))
+
+    def _draw(self) -> None:
+        share = self.state.jobs_done / max(1, self.state.jobs)
+        bar = "#" * int(WIDTH * share) + "." * (WIDTH - int(WIDTH * share))
+        line = f"[{bar}] {short_line(self.state, self.known)}"
+        self.stream.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+        self.stream.flush()
+        self.drawn = True
+
+    def _clear(self) -> None:
+        if self.drawn:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+            self.drawn = False
+
+    def _print(self, text: str) -> None:
+        self._clear()
+        print(text, file=self.stream, flush=True)
+
+    def _say_last(self, text: str) -> None:
+        if self.last is None:
+            atexit.register(self._print_last)
+        self.last = self.last or text
+
+    def _print_last(self) -> None:
+        with self.lock:
+            self._print(f"\n{self.last}")
+
+    def close(self) -> None:
+        """At the end of Snakemake, however it ends but by kill -9."""
+        self.over.set()
+        with self.lock:
+            self._clear()
+            done = not self.state.failed and self.state.jobs_done == self.state.jobs
+            with contextlib.suppress(OSError):  # no disk, or the folder is gone
+                self._keep({"event": "end", "how": "done" if done else "failed" if self.state.failed else "stopped"})
+
+
+def summary(totals: dict[str, int]) -> str:
+    """What is to be done, a line for each stage."""
+    stages = by_stage(totals)
+    width = max(map(len, stages), default=0)
+    lines = [f"{sum(totals.values()):,} jobs to run:"]
+    for stage, rules in stages.items():
+        words = ", ".join(f"{rule} {count:,}" for rule, count in rules.items())
+        lines.append(f"  {stage:<{width}}  {sum(rules.values()):>7,}  {words}")
+    return "\n".join(lines)
+
+
+def failure(job: Job) -> str:
+    lines = [f"{job.name} failed:", f"  {cause(job)}"]
+    lines += [f"  all that it said: {log}" for log in job.log]
+    return "\n".join(lines)
+
+
+def unknown_target(target: str, known: list[str]) -> str:
+    """A target that no rule makes: what was perhaps meant. All that there are would fill the screen."""
+    guess = did_you_mean(target, known).partition(" Allowed: ")[0]
+    guess = guess if guess.startswith("did you mean") else "`snakemake --list` names the targets"
+    return f"error: {target}: nothing makes a file of this name; {guess}"
