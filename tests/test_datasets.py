@@ -103,7 +103,7 @@ def test_bitext_addresses_are_pinned_and_alphabetical(table):
     ],
 )
 def test_corpora_that_the_papers_name(table, languages, corpus, pair, id_):
-    assert t.bitext_id(corpus, pair, table, languages) == id_
+    assert t.bitext_ids(corpus, pair, table, languages)[0] == id_
     assert "-".join(table[id_].languages) == pair
 
 
@@ -310,7 +310,7 @@ def test_a_good_row(tmp_path):
         ("languages", "de,EN", "'EN' is not a project language code"),
         ("languages", "en,de", "alphabetical"),
         ("languages", "en", "alphabetical"),
-        ("kind", "corpus", "use one of mono, bitext"),
+        ("kind", "corpus", "use one of mono, sentences"),
     ],
 )
 def test_a_wrong_cell_is_named_with_line_and_column(tmp_path, column, value, message):
@@ -363,6 +363,6 @@ def test_unknown_names(table, languages):
     with pytest.raises(UserError, match="no row oscar/de"):
         t.mono_ids("oscar", "de", table, languages)
     with pytest.raises(UserError, match="no row opus/MultiUN/en-hi"):
-        t.bitext_id("MultiUN", "en-hi", table, languages)
+        t.bitext_ids("MultiUN", "en-hi", table, languages)
     with pytest.raises(UserError, match="alphabetical order"):
-        t.bitext_id("MultiUN", "en-ar", table, languages)
+        t.bitext_ids("MultiUN", "en-ar", table, languages)

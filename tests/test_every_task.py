@@ -162,7 +162,8 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
 
 
 def test_every_task_and_setting_stands_above():
-    settings = {task: sorted(one["settings"]) for task, one in CONFIG.tasks.items()}
+    left_out = CONFIG.scale["left_out"]  # flores: read as tatoeba is, of real files alone
+    settings = {task: sorted(one["settings"]) for task, one in CONFIG.tasks.items() if task not in left_out}
     for task in ("wmt14-en-de", "wmt14-en-fr"):  # test_translate.py runs these
         assert settings.pop(task) == ["pretrained-init", "random-init"]
     assert settings == SETTINGS_OF

@@ -328,6 +328,24 @@ def bitext_sources(wildcards):
     )
 
 
+def mono_form(wildcards, input):
+    """What a gathered corpus is beside its files: which of them are sentences that do not follow each other."""
+    ids = [
+        DATASET_OF[path].id for path in input.text if DATASET_OF[path].kind != "mono"
+    ]
+    if not any(
+        plan.sources.is_gathered(PLAN, DATASET_OF[path].id) for path in input.text
+    ):
+        return ""
+    return " ".join(["--gathered", *(["--alone", *raw(ids)] if ids else [])])
+
+
+def bitext_form(wildcards, input):
+    """Archives of pairs, or files of a gathered corpus in twos."""
+    aligned = plan.sources.is_gathered(PLAN, DATASET_OF[input.sources[0]].id)
+    return "--aligned" if aligned else "--archive"
+
+
 def language_id_model(wildcards):
     chosen = PLAN.scale["language_id"]
     return f"{S}/corpus/language-id.bin" if chosen == "trained" else raw([chosen])[0]
@@ -338,14 +356,8 @@ def language_id_texts(wildcards):
 
 
 def language_id_pairs():
-    """(language, file) of the text that the language identifier is trained on: all of the world's."""
-    return [
-        (lang, path)
-        for lang in plan.data.world_languages(PLAN)
-        for path in raw(
-            plan.datasets.mono_ids("cc-100", lang, PLAN.datasets, PLAN.languages)
-        )
-    ]
+    """(language, file) of the text that the language identifier is trained on."""
+    return [(lang, raw([id_])[0]) for lang, id_ in plan.sources.labelled_text(PLAN)]
 
 
 def language_id_arguments(wildcards):

@@ -24,14 +24,15 @@ rule split_corpus_mono:
     params:
         code=code("split_corpus"),
         root=raw_root,
+        form=mono_form,
     shell:
-        "python {input.script:q} mono --text {input.text:q} --root {params.root:q} --out {output.shards:q} > {log:q} 2>&1"
+        "python {input.script:q} mono --text {input.text:q} {params.form} --root {params.root:q} --out {output.shards:q} > {log:q} 2>&1"
 
 
 rule split_corpus_bitext:
     input:
         script="workflow/scripts/split_corpus.py",
-        archive=bitext_sources,
+        sources=bitext_sources,
     output:
         shards=expand(
             "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
@@ -50,8 +51,9 @@ rule split_corpus_bitext:
     params:
         code=code("split_corpus"),
         root=raw_root,
+        form=bitext_form,
     shell:
-        "python {input.script:q} bitext --archive {input.archive:q} --pair {wildcards.pair:q} --root {params.root:q} "
+        "python {input.script:q} bitext {params.form} {input.sources:q} --pair {wildcards.pair:q} --root {params.root:q} "
         "--out {output.shards:q} > {log:q} 2>&1"
 
 
@@ -119,7 +121,7 @@ rule find_duplicates_bitext:
         "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
-# Only where the languages are invented; real ones are told apart by the downloaded lid.176.
+# On text whose language is known: of invented languages, and of real ones where the scale does without lid.176.
 rule train_language_id:
     input:
         script="workflow/scripts/train_language_id.py",

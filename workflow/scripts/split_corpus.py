@@ -1,4 +1,7 @@
-"""Cut upstream text into shards by document (mono) or by pair (bitext), each line with the place that it came from."""
+"""Cut upstream text into shards by document (mono) or by pair (bitext), each line with the place that it came from.
+
+A corpus is one file of a language or an archive of a pair, or it is gathered from many small files (segments.py).
+"""
 
 import argparse
 import gzip
@@ -21,6 +24,7 @@ from corpus.corpusio import (
     read_lines,
     zst_writers,
 )
+from corpus.segments import read_aligned, read_documents
 
 
 def shown_name(path: Path, root: Path | None) -> str:
@@ -31,6 +35,25 @@ def shown_name(path: Path, root: Path | None) -> str:
         return path.relative_to(root).as_posix()
     except ValueError:
         raise UserError(f"{path}: lies not below --root {root}; pass the folder of downloads as --root") from None
+
+
+def split_gathered(texts: list[Path], alone: set[Path], root: Path | None, out: list[Path]) -> dict[str, int]:
+    """As split_mono, of files in any form of segments.py. In those of `alone` each line is a document."""
+    lines = documents = 0
+    with zst_writers(out) as writers:
+        for writer in writers:
+            writer.write(header_line([shown_name(path, root) for path in texts], "mono"))
+        for file, path in enumerate(texts):
+            for document in read_documents(path, path in alone):
+                for begin in range(0, len(document), LONGEST_DOCUMENT):
+                    piece = document[begin : begin + LONGEST_DOCUMENT]
+                    text = "".join(f"{file}\t{number}\t{line}\n" for number, line in piece)
+                    writers[documents % len(writers)].write(f"{text}\n")
+                    documents += 1
+                    lines += len(piece)
+    if not lines:
+        raise UserError(f"{', '.join(map(str, texts))}: no line of text; check the download")
+    return {"lines": lines, "documents": documents}
 
 
 def split_mono(texts: list[Path], root: Path | None, out: list[Path]) -> dict[str, int]:
@@ -165,6 +188,23 @@ def split_bitext(archives: list[Path], suffixes: list[tuple[str, ...]], root: Pa
     return {"pairs": pairs}
 
 
+def split_aligned(files: list[Path], root: Path | None, out: list[Path]) -> dict:
+    """As split_bitext, of files in twos, in any form of segments.py."""
+    twos = list(zip(files[::2], files[1::2], strict=True))
+    pairs = 0
+    with zst_writers(out) as writers:
+        for writer in writers:
+            writer.write(header_line([f"{shown_name(a, root)}#{b.name}" for a, b in twos], "bitext"))
+        for file, (first, second) in enumerate(twos):
+            for number, a, b in read_aligned(first, second):
+                a, b = a.replace("\t", " "), b.replace("\t", " ")
+                writers[pairs % len(writers)].write(f"{file}\t{number}\t{a}\t{b}\n")
+                pairs += 1
+    if not pairs:
+        raise UserError(f"{', '.join(map(str, files))}: no pair; check the downloads")
+    return {"pairs": pairs}
+
+
 def pair_suffixes(pair: str, members: list[str] | None, languages: str) -> list[tuple[str, ...]]:
     """What the two members may end in: --members, or the pair's codes and their names in OPUS."""
     codes = pair.split("-")
@@ -183,8 +223,14 @@ def main() -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     mono = kinds.add_parser("mono", help="one paragraph per line, empty line between documents")
     mono.add_argument("--text", nargs="+", type=Path, required=True, help="files of one language, in a fixed order")
+    mono.add_argument("--gathered", action="store_true", help="they are small sources, in any form of segments.py")
+    mono.add_argument(
+        "--alone", nargs="*", type=Path, default=[], help="of a gathered corpus: files of single sentences"
+    )
     bitext = kinds.add_parser("bitext", help="archives of Moses or WMT: two members with as many lines")
-    bitext.add_argument("--archive", nargs="+", type=Path, required=True, help=".zip, .tgz or .tar, in a fixed order")
+    sources = bitext.add_mutually_exclusive_group(required=True)
+    sources.add_argument("--archive", nargs="+", type=Path, help=".zip, .tgz or .tar, in a fixed order")
+    sources.add_argument("--aligned", nargs="+", type=Path, help="files in twos, first side before second")
     bitext.add_argument("--pair", required=True, help="language codes in alphabetical order, such as de-en")
     bitext.add_argument("--members", nargs=2, metavar="SUFFIX", help="suffixes of the two members, if not the codes")
     bitext.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
@@ -192,8 +238,14 @@ def main() -> None:
         kind.add_argument("--root", type=Path, help="folder of downloads; names in rejects are relative to it")
         kind.add_argument("--out", nargs="+", type=Path, required=True, help="the shards; their number is n")
     args = parser.parse_args()
-    if args.kind == "mono":
+    if args.kind == "mono" and args.gathered:
+        counts = split_gathered(args.text, set(args.alone), args.root, args.out)
+    elif args.kind == "mono":
         counts = split_mono(args.text, args.root, args.out)
+    elif args.aligned:
+        if len(args.aligned) % 2:
+            raise UserError(f"--aligned: {len(args.aligned)} files; name them in twos")
+        counts = split_aligned(args.aligned, args.root, args.out)
     else:
         counts = split_bitext(args.archive, pair_suffixes(args.pair, args.members, args.languages), args.root, args.out)
     print(", ".join(f"{value} {key}" for key, value in counts.items()))

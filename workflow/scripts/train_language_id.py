@@ -16,7 +16,8 @@ from pathlib import Path
 
 from common.atomic import atomic_path
 from common.errors import UserError, run_main
-from corpus.corpusio import LanguageIdThresholds, add_config_arguments, load_thresholds, read_lines
+from corpus.corpusio import LanguageIdThresholds, add_config_arguments, load_thresholds
+from corpus.segments import read_segments
 
 ZERO_FILL = ("MALLOC_PERTURB_", "255")
 
@@ -50,7 +51,7 @@ def write_examples(
         cap = -(-thresholds.lines_per_language // len(files[language]))
         lines = []
         for path in files[language]:
-            texts = (normalise(line)[: thresholds.characters_per_line] for line in read_lines(path) if line)
+            texts = (normalise(text)[: thresholds.characters_per_line] for _, text in read_segments(path) if text)
             lines += [f"__label__{labels[language]} {text}\n" for text in islice(filter(None, texts), cap)]
         if not lines:
             raise UserError(f"{files[language][0]}: no line of text to learn {language} from; check the download")

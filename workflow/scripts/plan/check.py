@@ -16,6 +16,7 @@ from plan.datasets import bitext_ids, mono_ids
 from plan.objectives import OBJECTIVE_DATA, WITH_CROSS_ATTENTION, deepest, options_of, with_decoder
 from plan.runs import data_languages, lineage, not_here
 from plan.schemas import Schemas
+from plan.sources import check_sources
 
 
 def select(settings: dict, specs: dict[str, dict]) -> dict[str, dict]:
@@ -81,8 +82,9 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
         schemas.check({"objectives": [changes]}, "run", f"{where}.{objective}", partial=True)
         options_of({"name": objective, **changes}, f"{where}.{objective}")
     for task, changes in scale.get("task_overrides", {}).items():
-        recipe = {"default": changes.get("recipe", {})}
-        schemas.check({"recipes": recipe}, "task", f"{shown}, task_overrides.{task}", partial=True)
+        own = {key: changes[key] for key in ("datasets", "counts", "languages") if key in changes}
+        own["recipes"] = {"default": changes.get("recipe", {})}
+        schemas.check(own, "task", f"{shown}, task_overrides.{task}", partial=True)
     vocabulary = scale["vocabulary"]
     if sum(key in vocabulary for key in ("given", "size", "of")) != 1:
         raise UserError(
@@ -123,6 +125,9 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
                 located(where, bitext_ids, corpus, "-".join(sorted(("en", code))), config.datasets, config.languages)
     for index, code in enumerate(scale.get("languages") or []):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
+    check_sources(config, shown)
+    for task in scale.get("left_out", {}):
+        check_known(task, config.tasks, f"{shown}, left_out", "task")
     for index, task in enumerate(scale.get("decontaminate", [])):
         check_known(task, config.tasks, f"{shown}, decontaminate[{index}]", "task")
     for task in scale.get("task_overrides", {}):

@@ -11,7 +11,7 @@ from plan import compare_specs, figure_specs
 from plan.check import located
 from plan.config import Config
 from plan.datasets import bitext_ids
-from plan.recipes import ENCODER_KINDS, PARTS, expand_datasets, train_languages
+from plan.recipes import ENCODER_KINDS, PARTS, expand_datasets, task_languages, train_languages
 from plan.translators import pair_of
 
 
@@ -63,6 +63,10 @@ def check_task(config: Config, name: str) -> None:
         check_known(code, task["languages"], f"{changed}.languages", f"language of {name}")
     for setting in overrides.get("recipe", {}).get("settings", {}):
         check_known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
+    if "datasets" in overrides:
+        languages_of = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
+        for key, id_ in expand_datasets(config, overrides["datasets"], languages_of, changed).items():
+            check_known(id_, config.datasets, f"{changed}.datasets.{key}", "dataset")
 
 
 def _check_translation(config: Config, name: str) -> None:

@@ -26,6 +26,7 @@ class Config:
     claims: list[dict] = field(default_factory=list)  # all, or those that the selected items can test
     _resolved: dict[str, dict] = field(default_factory=dict, repr=False, compare=False)
     _hashes: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    derived: dict = field(default_factory=dict, repr=False, compare=False)  # what the other modules work out once
     _recipes: dict[tuple[str, str, str], dict] = field(default_factory=dict, repr=False, compare=False)
 
     @property

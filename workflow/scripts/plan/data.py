@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from plan.config import Config
 from plan.runs import hash_of, resolve_run
+from plan.sources import gathered_corpus, text_corpus
 
 
 def data_of_runs(config: Config, runs: Iterable[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -23,6 +24,7 @@ def data_of_runs(config: Config, runs: Iterable[str]) -> tuple[list[tuple[str, s
 def corpora(config: Config) -> list[str]:
     """The names of all corpora that some run or translation model may read."""
     names = {corpus for task in config.tasks.values() for corpus in task.get("bitext", [])}
+    names |= {corpus for kind in ("text", "pairs") if (corpus := gathered_corpus(config, kind))}
     for run in config.runs.values():
         data = run.get("data", {})
         names |= {data["mono"]["corpus"]} if "mono" in data else set()
@@ -38,8 +40,5 @@ def corpus_languages(config: Config) -> list[str]:
 
 def vocabulary_data(config: Config) -> list[tuple[str, str]]:
     """(corpus, language) of the text that a vocabulary is trained on: all languages of the scale, whatever the runs."""
-    return [("cc-100", code) for code in sorted(config.scale["languages"] or corpus_languages(config))]
-
-
-def world_languages(config: Config) -> list[str]:
-    return sorted(config.scale["world"]["languages"]) if config.has_world else []
+    codes = sorted(config.scale["languages"] or corpus_languages(config))
+    return [(text_corpus(config), code) for code in codes]

@@ -12,6 +12,7 @@ from common.errors import UserError
 
 DATASETS_TSV = "config/datasets.tsv"
 LANGUAGES_TSV = "config/languages.tsv"
+LICENCES_TSV = "config/licences.tsv"
 
 DATASET_COLUMNS = ("id", "url", "fallback_urls", "bytes", "sha256", "licence", "languages", "kind", "note")
 LANGUAGE_COLUMNS = (
@@ -27,7 +28,10 @@ LANGUAGE_COLUMNS = (
     "ud_prefix",
     "word_order_note",
 )
-KINDS = ("mono", "bitext", "train", "eval", "model")
+# mono: text in its order. sentences: of one language too, each for itself. bitext: an archive of pairs.
+KINDS = ("mono", "sentences", "bitext", "train", "eval", "model")
+OF_ONE_LANGUAGE = ("mono", "sentences")
+GATHERED = "+"  # joins the sources of a corpus that a scale gathers: bible+ntrex
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -81,7 +85,7 @@ def path_of(url: str) -> str:
     return url.partition("://")[2]
 
 
-def _read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+def read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells in the order of `columns`); the file may have its columns in another order."""
     path = Path(path)
     try:
@@ -117,7 +121,7 @@ def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
     datasets: dict[str, Dataset] = {}
     ids: dict[str, int] = {}
     paths: dict[str, int] = {}
-    for number, cells in _read_table(path, DATASET_COLUMNS):
+    for number, cells in read_table(path, DATASET_COLUMNS):
         id_, url, fallbacks, size, sha256, licence, languages, kind, note = cells
 
         def wrong(column: str, what: str, line: int = number) -> UserError:
@@ -142,8 +146,8 @@ def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
         codes = tuple(languages.split(",")) if languages else ()
         if bad := [code for code in codes if not _CODE.match(code)]:
             raise wrong("languages", f"{bad[0]!r} is not a project language code; separate codes by commas")
-        if kind == "mono" and len(codes) != 1:
-            raise wrong("languages", f"a mono row names one language, this one names {len(codes)}")
+        if kind in OF_ONE_LANGUAGE and len(codes) != 1:
+            raise wrong("languages", f"a {kind} row names one language, this one names {len(codes)}")
         if kind == "bitext" and (len(codes) != 2 or codes != tuple(sorted(set(codes)))):
             raise wrong("languages", f"{languages!r}: a bitext row names two languages in alphabetical order")
         dataset = Dataset(
@@ -181,7 +185,7 @@ def load_languages(path: str | Path = LANGUAGES_TSV) -> dict[str, Language]:
     """Return the languages by project code, in the order of the file; errors name file, line and column."""
     languages: dict[str, Language] = {}
     lines: dict[str, int] = {}
-    for number, cells in _read_table(path, LANGUAGE_COLUMNS):
+    for number, cells in read_table(path, LANGUAGE_COLUMNS):
         code, name, family, script, cc100, variants, opus, tatoeba, lid, ud_prefix, word_order_note = cells
         if not _CODE.match(code):
             raise UserError(
@@ -218,7 +222,8 @@ def mono_ids(
 ) -> list[str]:
     """Ids of the monolingual files of a language: cc-100, zh -> [cc-100/zh-Hans, cc-100/zh-Hant].
 
-    `variants` adds the romanised and Zawgyi files (hi_rom, my_zaw), which no table of the papers counts apart.
+    `variants` adds the romanised and Zawgyi files (hi_rom, my_zaw), which no table of the papers counts apart. A
+    gathered corpus has every file of the language in its sources: bible+ntrex, sw -> [bible/verses.sw, ...].
     """
     datasets, languages = _tables(datasets, languages)
     row = _language(lang, languages)
@@ -227,6 +232,9 @@ def mono_ids(
         codes = row.cc100 + (row.cc100_variants if variants else ())
     ids = [f"{corpus}/{code}" for code in codes or (lang,)]
     if missing := [id_ for id_ in ids if id_ not in datasets]:
+        files = gathered(corpus, datasets).values()
+        if found := sorted(id_ for group in files for code, id_ in group if code == lang):
+            return found
         raise UserError(
             f"{DATASETS_TSV}, column id: no row {', '.join(missing)}; add it, or take {lang} out of what reads {corpus}"
         )
@@ -242,7 +250,8 @@ def bitext_ids(
     """Ids of the files of one corpus and one pair of project codes, in the order of the languages' opus codes.
 
     Mostly one; several where upstream splits a language (OpenSubtitles has en-zh_cn and en-zh_tw for en-zh). A corpus
-    whose pairs lie in one archive (WMT's) is a row of kind train with the corpus's name as its id.
+    whose pairs lie in one archive (WMT's) is a row of kind train with the corpus's name as its id. A gathered corpus
+    has files in twos, the first language's before the second's: bible/verses.en, bible/verses.sw, ...
     """
     datasets, languages = _tables(datasets, languages)
     codes = pair.split("-")
@@ -263,6 +272,9 @@ def bitext_ids(
             candidates.append(f"opus/{corpus}/{'-'.join(sorted((a, b)))}")
     ids = [id_ for id_ in candidates if id_ in datasets]
     if not ids:
+        groups = (dict(files) for _, files in sorted(gathered(corpus, datasets).items()))
+        ids = [group[code] for group in groups if set(codes) <= set(group) for code in codes]
+    if not ids:
         raise UserError(
             f"{DATASETS_TSV}, column id: no row opus/{corpus}/{pair} or {corpus.lower()}/{pair}, nor {corpus.lower()} "
             f"of kind train; add it, or take {corpus} of {pair} out of the run"
@@ -270,17 +282,16 @@ def bitext_ids(
     return ids
 
 
-def bitext_id(
-    corpus: str,
-    pair: str,
-    datasets: str | Path | dict[str, Dataset] = DATASETS_TSV,
-    languages: str | Path | dict[str, Language] = LANGUAGES_TSV,
-) -> str:
-    """The one file that a corpus and a pair stand for: MultiUN, ar-en -> opus/MultiUN/ar-en.
-
-    Where upstream splits a language it is the file of the code that languages.tsv names first (zh_cn before zh_tw).
-    """
-    return bitext_ids(corpus, pair, datasets, languages)[0]
+def gathered(corpus: str, datasets: dict[str, Dataset]) -> dict[str, list[tuple[str, str]]]:
+    """(language, id) of the files of a gathered corpus, by what they are called without the language at their end.
+    Files of one name are each other's translations, line by line or verse by verse: ntrex/newstest2019.de and .en."""
+    sources = tuple(f"{source}/" for source in corpus.split(GATHERED))
+    found: dict[str, list[tuple[str, str]]] = {}
+    for id_, row in datasets.items():
+        if row.kind in OF_ONE_LANGUAGE and id_.startswith(sources):
+            [code] = row.languages
+            found.setdefault(id_.removesuffix(f".{code}"), []).append((code, id_))
+    return found
 
 
 def _tables(

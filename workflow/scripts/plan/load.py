@@ -23,6 +23,7 @@ from plan.datasets import load_datasets, load_languages
 from plan.needs import needs
 from plan.runs import absent, not_here, resolve_run, without_nulls
 from plan.schemas import Schemas
+from plan.sources import start_elsewhere
 from plan.translators import resolve_translator, translators
 
 
@@ -48,6 +49,7 @@ def load_config(
     scale_file = f"config/scales/{settings['scale']}.yaml"
     scale = _named(read_scale(root / scale_file, scale_file), scale_file, schemas, "scale")
     runs = _read_runs(root, schemas)
+    start_elsewhere(runs, scale, scale_file)
     tasks = {
         name: _read_named(root, f"config/tasks/{name}.yaml", schemas, "task", key="task")
         for name in _names(root / "config/tasks")

@@ -11,7 +11,14 @@ from common.identity import digest
 from plan import compare_specs
 from plan.config import Config
 from plan.evidence import existing, score_path, seeds_of, training_path, trainings_of
-from plan.recipes import recipe_bitext, recipe_of, setting_jobs, task_languages, translation_corpora
+from plan.recipes import (
+    recipe_bitext,
+    recipe_of,
+    setting_jobs,
+    task_languages,
+    translation_corpora,
+    without_training,
+)
 from plan.runs import equal_runs, hash_of, lineage, not_here, pretrain_seed, resolve_run, with_ancestors
 from plan.translators import FROM_WEIGHTS, decoder_of, resolve_translator
 
@@ -75,6 +82,12 @@ def unfit(config: Config, run: str, task: str, setting: str) -> str | None:
     """Why a run can have no score of a task and setting, both of which exist."""
     if run not in config.runs:
         return None
+    left_out = config.scale.get("left_out", {})
+    for name in (task, config.tasks[task]["settings"][setting].get("model", {}).get("task")):
+        if name in left_out:
+            return f"task {name} is not for scale {config.scale_name}: {left_out[name]}"
+    if missing := without_training(config, task, setting):
+        return f"scale {config.scale_name} has no training file of {task} in {missing[0]}"
     if run in config.not_here:
         return not_here(config, run)
     if config.runs[run]["kind"] == "checkpoint":

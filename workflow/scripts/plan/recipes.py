@@ -9,6 +9,7 @@ from common.identity import digest
 from common.yamlfiles import check_known, deep_merge
 from plan.config import Config
 from plan.runs import hash_of, resolve_run
+from plan.sources import is_closed, only_open
 
 
 def recipe_of(config: Config, name: str) -> str:
@@ -68,12 +69,36 @@ def task_languages(config: Config, task: str, codes: Iterable[str] | None = None
     """The languages of a task that this scale evaluates, in the order of the task."""
     wanted = codes if codes is not None else config.scale.get("evaluation_languages") or config.scale.get("languages")
     of_task = config.scale.get("task_overrides", {}).get(task, {}).get("languages", config.tasks[task]["languages"])
-    return [code for code in of_task if wanted is None or code in wanted]
+    chosen = [code for code in of_task if wanted is None or code in wanted]
+    if not only_open(config):
+        return chosen
+    return [code for code in chosen if not any(is_closed(config, id_) for id_ in _files_of(config, task, code))]
+
+
+def sources_of(config: Config, task: str) -> dict[str, str]:
+    """The files of a task, or those that the scale gives it instead."""
+    overrides = config.scale.get("task_overrides", {}).get(task, {})
+    return overrides.get("datasets", config.tasks[task]["datasets"])
+
+
+def _files_of(config: Config, task: str, code: str) -> list[str]:
+    """The files that a score of one language rests on: its own, and English ones of training."""
+    languages_of = {part: [code] for part in PARTS} | {"train": ["en"], "dev": ["en"]}
+    return list(expand_datasets(config, sources_of(config, task), languages_of, f"task {task}").values())
+
+
+def without_training(config: Config, task: str, setting: str) -> list[str]:
+    """The languages that a setting trains on and that the files which the scale gives the task do not have."""
+    how, sources = config.tasks[task]["settings"][setting], sources_of(config, task)
+    if sources is config.tasks[task]["datasets"] or {"gold", "train", "train-{language}"} & set(sources):
+        return []
+    wanted = train_languages(how, task_languages(config, task), config.tasks[task]["languages"])
+    return [code for code in wanted if f"train-{code}" not in sources]
 
 
 def gold_datasets(config: Config, task: str, languages: list[str]) -> list[str]:
     """Ids of the files that hold a task's gold in these languages."""
-    sources, shown = config.tasks[task]["datasets"], f"config/tasks/{task}.yaml"
+    sources, shown = sources_of(config, task), f"config/tasks/{task}.yaml"
     of_parts = dict.fromkeys((*TEST_PARTS, *DEV_PARTS), languages)
     return sorted(set(expand_datasets(config, sources, of_parts, shown).values()))
 
@@ -142,6 +167,9 @@ def resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     return config._recipes[key]
 
 
+REPLACED = ("datasets", "counts")  # a scale gives a task other files, and with them other counts
+
+
 def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     check_known(task, config.tasks, "config/tasks", "task")
     definition = config.tasks[task]
@@ -163,7 +191,7 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
         },
     }
     overrides = config.scale.get("task_overrides", {}).get(task, {})
-    resolved = deep_merge(resolved, overrides)
+    resolved = deep_merge(resolved, overrides) | {key: overrides[key] for key in REPLACED if key in overrides}
     resolved["languages"] = [own_language] if own_language else task_languages(config, task)
     by_setting = resolved["recipe"].pop("settings", {}).get(setting, {})
     resolved["recipe"] = deep_merge(resolved["recipe"], by_setting)

@@ -11,6 +11,7 @@ from common.identity import run_hash
 from common.yamlfiles import check_known, deep_merge
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA, deepest, depths_of
+from plan.sources import gathered_corpus, gathered_pairs
 
 
 def without_nulls(value: Any) -> Any:
@@ -157,6 +158,8 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
     if "mono" in data:
         languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)
         data["mono"] = {**data["mono"], "languages": languages}
+        if corpus := gathered_corpus(config, "text"):
+            data["mono"]["corpus"] = corpus
         if not languages:
             del data["mono"]
     if "bitext" in data:
@@ -165,6 +168,8 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
             for pair, names in sorted(data["bitext"]["corpora"].items())
             if allowed is None or set(pair.split("-")) <= set(allowed)
         }
+        if gathered_corpus(config, "pairs"):
+            corpora = gathered_pairs(config, list(corpora))
         data["bitext"] = {**data["bitext"], "corpora": {pair: names for pair, names in corpora.items() if names}}
         if config.has_world and data["bitext"].get("limit", 0) >= config.scale["world"]["pairs"]:
             del data["bitext"]["limit"]  # nothing to cut: runs that differ in it alone are one run here

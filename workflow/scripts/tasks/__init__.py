@@ -15,6 +15,7 @@ from engine.metrics import Measure
 from tasks import (
     bucc,
     conll,
+    flores,
     mlqa,
     panx,
     pawsx,
@@ -31,6 +32,7 @@ from tasks import (
 TASKS = {
     "bucc": bucc,
     "conll-ner": conll,
+    "flores": flores,
     "mlqa": mlqa,
     "paws-x": pawsx,
     "tatoeba": tatoeba,

@@ -24,11 +24,42 @@ class Piles(NamedTuple):
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
-    return {language: read_piles(paths[f"dev-{language}"], "dev", language, counts) for language in languages}
+    return read_parts(paths, "dev", languages, counts)
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, Piles]:
-    return {language: read_piles(paths[f"test-{language}"], "test", language, counts) for language in languages}
+    return read_parts(paths, "test", languages, counts)
+
+
+def read_parts(
+    paths: dict[str, Path], split: str, languages: Sequence[str], counts: dict[str, int]
+) -> dict[str, Piles]:
+    return {
+        language: read_piles(paths[f"{split}-{language}"], split, language, counts)
+        if f"{split}-{language}" in paths
+        else read_half(paths, split, language, counts)
+        for language in languages
+    }
+
+
+def read_half(paths: dict[str, Path], split: str, language: str, counts: dict[str, int]) -> Piles:
+    """Of the sample alone (foreign, english and gold of a language), where the archives are not to be had: dev is every
+    other gold pair and every other sentence of no pair, test the rest: the threshold sees no test."""
+    files = [paths[f"{part}-{language}"] for part in ("foreign", "english", "gold")]
+    foreign, english = (parse_pile(read_lines(path), str(path)) for path in files[:2])
+    gold = parse_pairs(read_lines(files[2]), str(files[2]))
+    check_gold(gold, {str(files[0]): foreign, str(files[1]): english}, str(files[2]))
+    parity = ("dev", "test").index(split)
+    kept = gold[parity::2]
+    check_count(len(kept), counts.get(language), f"{files[2]}, {split}")
+    return Piles(*(half_of(pile, side, gold, parity) for side, pile in enumerate((foreign, english))), kept)
+
+
+def half_of(pile: dict[str, str], side: int, gold: Sequence[Pair], parity: int) -> dict[str, str]:
+    paired = {pair[side]: number for number, pair in enumerate(gold)}
+    alone = (id_ for id_ in pile if id_ not in paired)
+    numbers = paired | {id_: number for number, id_ in enumerate(alone)}
+    return {id_: sentence for id_, sentence in pile.items() if numbers[id_] % 2 == parity}
 
 
 def read_piles(path: str | Path, split: str, language: str, counts: dict[str, int]) -> Piles:
@@ -45,11 +76,15 @@ def read_piles(path: str | Path, split: str, language: str, counts: dict[str, in
     where = f"{path}, {names[2]}"
     gold = parse_pairs(lines[names[2]], where)
     check_count(len(gold), counts.get(language), where)
-    for number, (one, other) in enumerate(gold, start=1):
-        for id_, pile, name in ((one, foreign, names[0]), (other, english, names[1])):
+    check_gold(gold, {names[0]: foreign, names[1]: english}, where)
+    return Piles(foreign, english, gold)
+
+
+def check_gold(gold: Sequence[Pair], piles: dict[str, dict[str, str]], where: str) -> None:
+    for number, pair in enumerate(gold, start=1):
+        for id_, (name, pile) in zip(pair, piles.items(), strict=True):
             if id_ not in pile:
                 raise UserError(f"{where}, line {number}: id {id_} is not in {name}")
-    return Piles(foreign, english, gold)
 
 
 def parse_pile(lines: Sequence[str], where: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """WikiANN (PAN-X): persons, organisations and places in Wikipedia, 40 languages, in Rahimi's splits.
 
-A zip of one archive per language with the files train, dev and test; a line is `language:token<TAB>tag`.
+A zip of one archive per language with the files train, dev and test; a line is `language:token<TAB>tag`. Or one file of
+each language: such a one, XTREME's `token<TAB>tag` (.tsv), or `number<TAB>token<TAB>tag` (.conllu).
 """
 
 from collections.abc import Sequence
@@ -19,15 +20,38 @@ LABELS = labels_of(("LOC", "ORG", "PER"))
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
-    return read_panx(paths["gold"], "train", languages, counts)
+    return read_split(paths, "train", languages, counts)
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
-    return read_panx(paths["gold"], "dev", languages, counts)
+    return read_split(paths, "dev", languages, counts)
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
-    return read_panx(paths["gold"], "test", languages, counts)
+    return read_split(paths, "test", languages, counts)
+
+
+def read_split(
+    paths: dict[str, Path], split: str, languages: Sequence[str], counts: dict[str, int]
+) -> dict[str, list[Sentence]]:
+    if "gold" in paths:
+        return read_panx(paths["gold"], split, languages, counts)
+    sentences = {}
+    for language in languages:
+        path = paths[f"{split}-{language}"]
+        sentences[language] = read_file(path)
+        check_count(len(sentences[language]), counts.get(language), str(path))
+    return sentences
+
+
+def read_file(path: str | Path) -> list[Sentence]:
+    lines, suffix = read_lines(path), Path(path).suffix
+    if suffix == ".tsv":
+        return parse_columns(lines, str(path), LABELS, separator="\t", columns=(2,))
+    if suffix == ".conllu":
+        numbered = [line.partition("\t")[2] for line in lines]
+        return parse_columns(numbered, str(path), LABELS, separator="\t", columns=(2,))
+    return parse_panx(lines, str(path))
 
 
 def read_panx(
@@ -65,7 +89,7 @@ def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     if str(path).endswith(".zip"):
         return gold_of(read_panx(path, "test", [language], {})[language])
     lines = read_lines(path)
-    return gold_of(parse_panx(lines, str(path))) if is_table(lines) else parse_tags(lines, path, LABELS)
+    return gold_of(read_file(path)) if is_table(lines) else parse_tags(lines, path, LABELS)
 
 
 def read_predictions(path: str | Path, gold: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -1,10 +1,12 @@
 """TyDiQA-GoldP: questions that people asked in their own language, with the paragraph that answers it; 9 languages.
 
-All languages lie in one file; a question's id begins with the name of its language. XTREME tests on the dev file and
+All languages lie in one file; a question's id begins with the name of its language. Or each has a file of its own, in
+which questions are numbered anew. XTREME tests on the dev file and
 has no other: models are selected on the last tenth of the English training questions (ours).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
@@ -53,19 +55,33 @@ def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str,
 
 def english(path: str | Path, counts: dict[str, int]) -> tuple[list[Question], list[Question]]:
     """(training, dev) questions."""
-    questions = of_language(read_squad(path, "en"), "en", str(path))
+    questions = of_file(path, "en")
     check_count(len(questions), counts.get("en"), f"{path}, English")
     kept = len(questions) - max(1, int(DEV_SHARE * len(questions)))
     return questions[:kept], questions[kept:]
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Question]]:
+    if "test" not in paths:
+        own = {language: of_file(paths[f"test-{language}"], language) for language in languages}
+        for language in languages:
+            check_count(len(own[language]), counts.get(language), str(paths[f"test-{language}"]))
+        return own
     where = str(paths["test"])
     everything = read_squad(paths["test"], "")
     questions = {language: of_language(everything, language, where) for language in languages}
     for language in languages:
         check_count(len(questions[language]), counts.get(language), f"{where}, {NAMES[language]}")
     return questions
+
+
+def of_file(path: str | Path, language: str) -> list[Question]:
+    """Of the file of all languages, or of one of this language alone: its ids say no language and stand several times,
+    so the questions are named by their number."""
+    questions = read_squad(path, language, unique=False)
+    if any(question.id.startswith(f"{NAMES[language]}-") for question in questions):
+        return of_language(questions, language, str(path))
+    return [replace(question, id=f"{NAMES[language]}-{number}") for number, question in enumerate(questions, start=1)]
 
 
 def of_language(questions: Sequence[Question], language: str, where: str) -> list[Question]:
@@ -78,5 +94,4 @@ def of_language(questions: Sequence[Question], language: str, where: str) -> lis
 
 
 def read_gold(path: str | Path, language: str) -> list[Question]:
-    """Of the file of all languages, or of one that holds this language alone."""
-    return of_language(read_squad(path, language), language, str(path))
+    return of_file(path, language)

@@ -17,16 +17,38 @@ LABELS = TAGS
 
 
 def read_train(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
-    return read_ud(paths["train"], "train", languages, counts)
+    return read_split(paths, "train", languages, counts)
 
 
 def read_dev(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
     """kk, th, tl and yo have no development part; they are absent from the answer."""
-    return read_ud(paths["gold"], "dev", languages, counts, all_present=False)
+    return read_split(paths, "dev", languages, counts)
 
 
 def read_test(paths: dict[str, Path], languages: Sequence[str], counts: dict[str, int]) -> dict[str, list[Sentence]]:
-    return read_ud(paths["gold"], "test", languages, counts)
+    return read_split(paths, "test", languages, counts)
+
+
+def read_split(
+    paths: dict[str, Path], split: str, languages: Sequence[str], counts: dict[str, int]
+) -> dict[str, list[Sentence]]:
+    """Of the archive of all treebanks, or of one treebank of each language (test-de, ...)."""
+    archive = paths.get("train" if split == "train" else "gold")
+    if archive:
+        return read_ud(archive, split, languages, counts, all_present=split != "dev")
+    sentences = {}
+    for language in languages:
+        path = paths[f"{split}-{language}"]
+        sentences[language] = read_treebank(path, language)
+        check_count(len(sentences[language]), counts.get(language), str(path))
+    return sentences
+
+
+def read_treebank(path: str | Path, language: str) -> list[Sentence]:
+    sentences = parse_conllu(read_lines(path), str(path), language)
+    if not sentences:
+        raise UserError(f"{path}: no usable sentence")
+    return sentences
 
 
 def read_ud(
@@ -71,13 +93,9 @@ def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     """Gold tags from the UD archive, from one .conllu file, or from a file of one tag per line."""
     if str(path).endswith((".tgz", ".tar.gz", ".tar")):
         return gold_of(read_ud(path, "test", [language])[language])
-    lines = read_lines(path)
     if str(path).endswith(".conllu"):
-        sentences = parse_conllu(lines, str(path), language)
-        if not sentences:
-            raise UserError(f"{path}: no usable sentence")
-        return gold_of(sentences)
-    return parse_tags(lines, path, LABELS)
+        return gold_of(read_treebank(path, language))
+    return parse_tags(read_lines(path), path, LABELS)
 
 
 def read_predictions(path: str | Path, gold: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
