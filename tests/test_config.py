@@ -435,7 +435,7 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     assert paths and all((repository / path).exists() for path in paths)
     every = all_score_paths(load_config(repository, {"scale": "mini", "runs": "all"}))
     assert {path.replace("reference/scores/mini", "results/mini/scores") for path in paths} <= set(every)
-    few = [path for path in paths if "/xlm/" in path]
+    few = [path for path in paths if "/xlm-r/" in path]
     (tmp_path / "config").symlink_to(repository / "config")
     for path in ["reference/recipes/mini.json", *few]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -86,6 +86,11 @@ def keep(config: Config, results: Path, reference: Path, machine: str) -> tuple[
         copied(counts, reference / f"corpus/{scale}/counts.json")
     for run, files in new.items():
         rows[scale, run] = described(reference, scale, run, machine, files, rows.get((scale, run)))
+    for key in [key for key in rows if key[0] == scale]:
+        left = counted(reference, *key)
+        rows[key] |= left
+        if set(left.values()) == {"0"}:
+            del rows[key]
     write_json(recipes_file, recipes)
     lines = ["\t".join(COLUMNS), *("\t".join(rows[key][name] for name in COLUMNS) for key in sorted(rows))]
     write_text(reference / "PROVENANCE.tsv", "\n".join(lines) + "\n")
@@ -118,15 +123,24 @@ def described(
     """What is said of a run: of the new files beside what was said of those that lay there."""
     scores = sorted((reference / f"scores/{scale}/{run}").rglob("*.json"))
     trainings = sorted((reference / f"trainings/{scale}/{run}").glob("*.json"))
+    number = counted(reference, scale, run)
     commits = {json.loads(path.read_text(encoding="utf-8")).get("commit") for path in scores} - {None}
     torch = {read_training(path).cost.get("torch", "") for path in trainings}
     days = [datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() for path in files]
     machines = dict.fromkeys([*(before["machine"].split("; ") if before else []), machine])
     days = sorted([*days, *([before["first"], before["last"]] if before else [])])
-    values = (scale, run, len(scores), len(trainings), " ".join(sorted(c[:10] for c in commits)))
+    values = (scale, run, *number.values(), " ".join(sorted(c[:10] for c in commits)))
     return dict(
         zip(COLUMNS, map(str, (*values, " ".join(sorted(torch)), "; ".join(machines), days[0], days[-1])), strict=True)
     )
+
+
+def counted(reference: Path, scale: str, run: str) -> dict[str, str]:
+    """How many files of a run lie there."""
+    return {
+        kind: str(sum(1 for _ in (reference / kind / scale / run).rglob("seed-*.json")))
+        for kind in ("scores", "trainings")
+    }
 
 
 def read_provenance(path: Path) -> list[dict[str, str]]:

@@ -272,7 +272,8 @@ def train_step(
 def learn(
     model: nn.Module, run: RunConfig, given: Given, ranks: Ranks, seed: int
 ) -> tuple[list["Readings"], list[tuple[ObjectiveConfig, list[Batch]]]]:
-    """Gradients of one optimiser step: per objective, the mean over all its predictions of the step, on all ranks."""
+    """Gradients of one optimiser step, on all ranks: the sum over the objectives of the mean over all its predictions
+    of the step, or, with `normalisation: joint`, the sum of all losses over the number of all predictions."""
     readings, done = [], []
     # dropout depends on the seed, the step and the rank, so that a resumed run draws what it would have drawn
     torch.manual_seed(stable_hash(run.run_hash, "dropout", seed, given.step, ranks.rank))
@@ -285,7 +286,16 @@ def learn(
         own.known = {"tokens": tokens, "items": items, "attended": attended, "padding": 1 - tokens / part.slots}
         readings.append(own)
         done.append((part.objective, batches))
+    if run.normalisation == "joint":
+        predictions = sum(sum(own.count.values()) for own in readings)
+        divide_gradients(model, max(1, predictions))
     return readings, done
+
+
+def divide_gradients(model: nn.Module, count: float) -> None:
+    for weight in model.parameters():
+        if weight.grad is not None:
+            weight.grad.div_(count)
 
 
 def seen_in(batch: Batch) -> tuple[int, int, int]:
@@ -384,11 +394,13 @@ def accumulate(
     names = list(counts[0])
     count = dict(zip(names, ranks.sum([sum(one[name] for one in counts) for name in names]), strict=True))
     weight = {name: objective.weight * own.weights(objective).get(name, 1.0) for name in names}
+    joint = run.normalisation == "joint"  # `learn` divides, when all objectives are counted
+    over = {name: 1 if joint else max(1, count[name]) for name in names}
     readings = Readings(objective, count, {name: [] for name in names})
     for batch in batches:
         with mixed(run, ranks):
             loss = own.loss(model, batch)
-        total = sum(value * (weight[name] / max(1, count[name])) for name, value in loss.sums.items())
+        total = sum(value * (weight[name] / over[name]) for name, value in loss.sums.items())
         if total.requires_grad:
             total.backward()
         for name, value in loss.sums.items():

@@ -180,7 +180,8 @@ class Estimate:
 def run_config(values: dict, vocabulary: int) -> RunConfig:
     """A resolved run as the engine has it."""
     values = {key: value for key, value in values.items() if key not in ("paper", "decoder")}
-    values["schedule"] = {key: value for key, value in values["schedule"].items() if key != "steps_share"}
+    for section, share in (("schedule", "steps_share"), ("model", "layers_share")):
+        values[section] = {key: value for key, value in values[section].items() if key != share}
     run = build(RunConfig, values, "")
     return dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
 

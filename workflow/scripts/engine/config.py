@@ -13,7 +13,7 @@ from common.typed import build
 from engine.corruption import MaskSpec
 from engine.data import Source
 from engine.model import ModelConfig
-from engine.options import DESCRIPTIONS
+from engine.options import DESCRIPTIONS, check_restart
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class RunConfig:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     init: InitConfig | None = None
     precision: str = "fp32"
+    normalisation: str = "objective"  # a mean of each objective, or joint: their sums over one common count
     parallel: str = "replicate"  # shard: blocks and their optimiser state are cut over the devices (FSDP2)
     numerics: int = 1  # raised by hand when the engine's results change on purpose
     kind: str = "pretrain"
@@ -140,6 +141,8 @@ def load_run(path: Path) -> RunConfig:
         if objective.name not in DESCRIPTIONS:
             known = ", ".join(DESCRIPTIONS)
             raise UserError(f"{path}: objectives: `{objective.name}` is unknown to the engine; known: {known}")
+        where = f"{path}: objectives: {objective.name}.reset_positions"
+        check_restart(objective.reset_positions, run.model.languages, run.model.token_types, where)
         length = objective.row_length or run.batch.row_length
         if length > run.model.positions - 2:
             raise UserError(
@@ -148,6 +151,7 @@ def load_run(path: Path) -> RunConfig:
     for key, value, known in (
         ("precision", run.precision, ("fp32", "bf16")),
         ("parallel", run.parallel, ("replicate", "shard")),
+        ("normalisation", run.normalisation, ("objective", "joint")),
     ):
         if value not in known:
             raise UserError(f"{path}: {key}: `{value}` is unknown; known: {', '.join(known)}")

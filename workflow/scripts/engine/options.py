@@ -145,6 +145,16 @@ class TranslationOptions(Options):
             raise UserError(f"options.label_smoothing: {self.label_smoothing} is not between 0 and 1")
 
 
+def check_restart(restarts: bool, languages: int, token_types: int, where: str) -> None:
+    """Where the second side of a pair is numbered from the start again, two masks at one place of the two sides enter
+    with one vector and see the same: unless something tells the sides apart, their states are equal in every layer."""
+    if restarts and not languages and token_types < 2:
+        raise UserError(
+            f"{where}: positions restart, and the model has neither language vectors nor token types, so masks of the "
+            "two sides cannot be told apart; write false, or give the model languages"
+        )
+
+
 @dataclass(frozen=True)
 class Description:
     data: str  # mono or bitext

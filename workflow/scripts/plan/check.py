@@ -45,7 +45,7 @@ def check_filters(config: Config, specs: dict[str, dict], written: str, overridd
 # A scale shrinks a run; it does not make another one of it. `schedule.first` shrinks with the steps.
 WHAT_A_RUN_IS = {
     "": ("name", "extends", "paper", "kind", "data", "objectives", "init", "decoder"),
-    "model": ("absolute_positions", "token_types", "languages", "relative_bias", "admin"),
+    "model": ("layers_share", "absolute_positions", "token_types", "languages", "relative_bias", "admin"),
     "schedule": ("steps_share", "alternate", "first"),
 }
 

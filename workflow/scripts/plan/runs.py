@@ -9,6 +9,7 @@ from typing import Any
 from common.errors import UserError
 from common.identity import run_hash
 from common.yamlfiles import check_known, deep_merge
+from engine.options import check_restart
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA, deepest, depths_of
 from plan.sources import gathered_corpus, gathered_pairs
@@ -76,6 +77,7 @@ def _resolve_run(config: Config, name: str) -> dict:
         return resolved
     own = {key: value for key, value in run.items() if key not in ("paper", "decoder")}
     resolved = deep_merge(own, scale.get("run_overrides", {}))
+    resolved["model"] = _scaled_model(resolved["model"])
     resolved["objectives"] = [_scaled_objective(config, run, own, resolved) for own in run["objectives"]]
     resolved["schedule"] = _scaled_schedule(run, scale.get("run_overrides", {}).get("schedule", {}))
     _keep_data(config, name, resolved)
@@ -94,6 +96,7 @@ def _resolve_run(config: Config, name: str) -> dict:
             f"and needs at least {longest + 2} positions, has {model['positions']}"
         )
     for own in resolved["objectives"]:
+        _check_positions(config, name, own, model)
         if (layer := deepest(own, shown)) > model["layers"]:
             raise UserError(
                 f"{shown}, objective_overrides.{own['name']}.options: run '{name}' asks for layer {layer} "
@@ -106,6 +109,17 @@ def _resolve_run(config: Config, name: str) -> dict:
     if "init" in run:
         resolved["init"] = _resolved_init(config, name, resolved)
     return resolved
+
+
+def _check_positions(config: Config, name: str, objective: dict, model: dict) -> None:
+    where = f"config/runs/{name}.yaml, objectives: {objective['name']}.reset_positions"
+    if "reset_positions" in config.scale.get("objective_overrides", {}).get(objective["name"], {}):
+        where = f"config/scales/{config.scale_name}.yaml, objective_overrides.{objective['name']}.reset_positions"
+    told_apart = model.get("languages", 0), model.get("token_types", 0)
+    try:
+        check_restart(objective.get("reset_positions", False), *told_apart, where)
+    except UserError as error:
+        raise UserError(f"{error} (run '{name}')") from None
 
 
 def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> dict:
@@ -129,6 +143,12 @@ def _scaled_objective(config: Config, run: dict, own: dict, resolved: dict) -> d
         changes |= {"options": scaled} if scaled else {}
     changes = deep_merge(changes, config.scale.get("objective_overrides", {}).get(own["name"], {}))
     return without_nulls(deep_merge(own, changes))
+
+
+def _scaled_model(model: dict) -> dict:
+    """With its share of the layers that the run or the scale says."""
+    kept = {key: value for key, value in model.items() if key != "layers_share"}
+    return {**kept, "layers": max(1, round(kept["layers"] * model.get("layers_share", 1)))}
 
 
 def _scaled_schedule(run: dict, overrides: dict) -> dict:

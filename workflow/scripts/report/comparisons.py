@@ -290,7 +290,8 @@ def _counted(key: str) -> tuple[int, float, float]:
 
     values, vocabulary = json.loads(key)
     values = {name: value for name, value in values.items() if name not in ("paper", "decoder")}
-    values["schedule"] = {name: value for name, value in values["schedule"].items() if name != "steps_share"}
+    for section, share in (("schedule", "steps_share"), ("model", "layers_share")):
+        values[section] = {name: value for name, value in values[section].items() if name != share}
     run = build_typed(RunConfig, values, "")
     run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
     with torch.device("meta"):
