@@ -13,7 +13,7 @@ from engine.objectives import OBJECTIVES, code_switch, hictl, mlm, nsp, unicoder
 from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash, uniform
-from engine.tokenizer import BOS, EOS, FIRST_PIECE, UNK
+from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
 from pretrain import backward, micro_batches
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401
@@ -150,6 +150,18 @@ def test_word_recovery_by_hand(double):  # noqa: F811
     assert unicoder.WORD_RECOVERY.count(batch) == {"loss": count} == {"loss": len(batch.targets)}
     assert float(found.sums["loss"].detach()) == pytest.approx(total, rel=1e-10)
     assert_gradients_ignore_micro_batches(RECOVERY)
+
+
+def test_word_recovery_takes_nothing_from_a_trained_row_of_pad(double):  # noqa: F811
+    """<pad> stands where the mixture goes. Its row begins as zero, and the softmax over the tied table trains it."""
+    model = model_of(run_of(RECOVERY))
+    [batch] = batches_of(RECOVERY)
+    alone = unicoder.one_side(batch, 0)
+    before = unicoder.recovered_states(model, batch, alone)
+    with torch.no_grad():
+        model.encoder.tokens.weight[PAD] = torch.randn(before.shape[-1])
+    real = alone.fields.document >= 0
+    assert torch.allclose(unicoder.recovered_states(model, batch, alone)[real], before[real], rtol=0, atol=1e-12)
 
 
 def test_word_recovery_reads_x_through_its_weights_alone(double):  # noqa: F811

@@ -65,9 +65,11 @@ def recovered_states(model: nn.Module, batch: Batch, alone: Batch) -> Tensor:
     y_PYD = encoder.tokens(batch.original.flatten()[y_PY.clamp(min=0)])
     mixed_PXD = model.word_recovery(x_PXD, y_PYD, y_PY >= 0)
     words = x_PX[x_PX >= 0]
-    tokens_BW = alone.original.flatten().index_fill(0, words, PAD).view_as(alone.original)  # <pad> is the zero vector
+    tokens_BW = alone.original.flatten().index_fill(0, words, PAD).view_as(alone.original)
     B, W = tokens_BW.shape
-    added_MD = mixed_PXD.new_zeros(B * W, mixed_PXD.shape[-1]).index_copy(0, words, mixed_PXD[x_PX >= 0])
+    # The lookup adds the row of <pad>. It begins as zero, but the tied softmax trains it: it is taken off again.
+    recovered_ND = mixed_PXD[x_PX >= 0] - encoder.tokens.weight[PAD].detach()
+    added_MD = mixed_PXD.new_zeros(B * W, mixed_PXD.shape[-1]).index_copy(0, words, recovered_ND)
     added_BWD = added_MD.view(B, W, -1)
     languages = alone.languages(encoder)
     return encoder(tokens_BW, fields.position, alone.mask(), False, fields.side, languages, added_BWD)
