@@ -202,6 +202,7 @@ EVALUATION = {
     "plot_figure",
     "make_comparison",  # one shows an average of scores
     "evaluate_claims",
+    "make_ledger",
     "make_document",
 }
 AFTER_TRAINING = EVALUATION | {"summarise_training"}
@@ -240,9 +241,9 @@ def test_a_published_number_plans_what_shows_it_and_the_audit(tree):
 
 def test_a_claim_plans_the_claims(tree):
     edit(tree, "config/claims.yaml", "says: ERNIE-M is ahead", "says: ERNIE-M is far ahead")
-    assert planned(tree) == {"evaluate_claims": 1, "make_document": 1}
+    assert planned(tree) == {"evaluate_claims": 1, "make_ledger": 1, "make_document": 1}
     # the page shows them too, and nothing of the document
-    assert planned(tree, "results/index.html").keys() == {"evaluate_claims", "make_site"}
+    assert planned(tree, "results/index.html").keys() == {"evaluate_claims", "make_ledger", "make_site"}
 
 
 def test_a_table_spec_plans_that_table(tree):
@@ -476,7 +477,7 @@ def test_a_changed_world_is_a_new_world(tree):
 def test_switching_the_scale_back_and_forth_only_assembles_again(tree):
     edit(tree, "config/scales/mini.yaml", "seeds: [1, 2, 3]", "seeds: [1]")
     snakemake(tree, "--cores", "2", "--config", "scale=mini")
-    assembled = {**specs(tree, "tables"), **specs(tree, "figures"), "evaluate_claims": 1, "make_document": 1}
+    assembled = {**specs(tree, "tables"), **specs(tree, "figures"), "make_ledger": 1, "make_document": 1}
     assert planned(tree, scale="mini") == {}
     assert planned(tree, scale="smoke") == assembled
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")

@@ -114,6 +114,7 @@ wildcard_constraints:
     ),
     seed=r"\d+",
     item=r"[^/]+/[^/]+",
+    beside=plan.jobs.any_of(plan.claimed.scales_beside(PLAN)),
 
 
 def code(script):
@@ -835,6 +836,44 @@ def claim_scores(wildcards):
 
 def claim_trainings(wildcards):
     return plan.claimed.claim_trainings(PLAN)
+
+
+def beside_scores(wildcards):
+    """What changes when the scores of another scale do, where they are kept."""
+    kept = {
+        "reference": "reference/PROVENANCE.tsv",
+        "results": f"results/{wildcards.beside}/scores.tsv",
+    }[plan.claimed.folder_beside(PLAN, wildcards.beside)]
+    return kept if Path(kept).exists() else []
+
+
+def beside_options(wildcards):
+    """Where the scores of another scale are, and that those of an older configuration do not count."""
+    folder = plan.claimed.folder_beside(PLAN, wildcards.beside)
+    roots = {
+        "reference": f"reference/{{}}/{wildcards.beside}",
+        "results": f"results/{wildcards.beside}/{{}}",
+    }[folder]
+    return [
+        f"--scores-root={roots.format('scores')}",
+        f"--trainings-root={roots.format('trainings')}",
+        f"--override={'scores_from=reference' if folder == 'reference' else 'runs=all'}",
+    ]
+
+
+def claims_beside(wildcards):
+    """The claims of this scale, then those of the others that the page shows."""
+    return [
+        f"{S}/claims.json",
+        *(
+            f"results/{scale}/claims-beside.json"
+            for scale in plan.claimed.scales_beside(PLAN)
+        ),
+    ]
+
+
+def agreeing_scales(wildcards):
+    return PLAN.settings.get("claims", {}).get("agree", [])
 
 
 def comparison_counts(wildcards):

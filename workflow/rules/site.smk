@@ -106,7 +106,7 @@ rule make_site:
         figures=figure_pictures,
         trainings=site_trainings,
         counts=site_counts,
-        claims=f"{S}/claims.json",
+        claims=f"{S}/ledger.json",
         audit="results/tables/audit.csv",
         provenance=reference_provenance,
     output:

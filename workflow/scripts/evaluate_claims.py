@@ -1,22 +1,24 @@
-"""Which claims of the papers hold here: every claim of config/claims.yaml with what was measured and a verdict.
+"""Which claims of the papers hold at one scale: every claim of config/claims.yaml with what was measured and a verdict.
 
-Each claim is a difference that has to lie above a margin. Its 95 % interval is from a paired bootstrap over seeds and
-test items (bootstrap.py). The verdict is `reproduced` where the whole interval lies above the margin, `not reproduced`
-where it lies below, and `undecided` between; of a chain of differences all have to lie above, and each interval is
-wider for their number. Without the scores there is no verdict but the reason.
+Each claim is a difference that has to lie above a margin. Its 95 % interval is over pre-trainings, their fine-tunings
+and the test items (intervals.py). The verdict is `reproduced` where the whole interval lies above the margin and the
+difference is at least half of the published one, `direction only` where it is less, `not reproduced` where the interval
+lies below, and `undecided` between; of a chain of differences all have to lie above, and each interval is wider for
+their number. A claim that two runs are equal is tried by two one-sided tests. From fewer than three pre-trainings
+follows nothing, and without the scores there is no verdict but the reason. make_ledger.py shows them, scale by scale.
 """
 
 import argparse
 import json
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from common.atomic import check_seal, write_json, write_text
+from common.atomic import check_seal, write_json
 from common.errors import UserError, run_main
 from plan import claims
 from plan.claimed import layer_here, measured_languages, untestable
@@ -27,17 +29,18 @@ from plan.load import load_config
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, pretrain_seed, trained_run
-from report import latex
-from report.bootstrap import FEWEST_SEEDS, MOST_SEEDS, Estimate, Term, estimate, seeds_to_decide
+from report.intervals import FEWEST_TRAININGS, MOST_TRAININGS, Estimate, Term, adjusted, estimate, trainings_to_decide
 from report.scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
 from report.tables import LESS_IS_BETTER, add_context_arguments, paper_names, parse_overrides
 
-REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+REPRODUCED, DIRECTION, NOT_REPRODUCED, UNDECIDED = "reproduced", "direction only", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"
-VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NO_DATA, NOT_TESTABLE)
+VERDICTS = (REPRODUCED, DIRECTION, NOT_REPRODUCED, UNDECIDED, NO_DATA, NOT_TESTABLE)
+DECIDED = (REPRODUCED, DIRECTION, NOT_REPRODUCED)
 NOTHING = "–"
-MARKS = {REPRODUCED: "+", NOT_REPRODUCED: "−", UNDECIDED: "?", NO_DATA: "o", NOT_TESTABLE: "/"}
+MARKS = {REPRODUCED: "+", DIRECTION: "(+)", NOT_REPRODUCED: "−", UNDECIDED: "?", NO_DATA: "o", NOT_TESTABLE: "/"}
 LEVEL = 0.95
+ENOUGH = 0.5  # of a published difference: a smaller one has its direction alone
 ROUNDING = 0.01  # items add up to the score of their file, but for shares of four digits
 
 
@@ -68,13 +71,43 @@ class Measured:
     margin: float  # in what `found` is in: of costs the logarithm
     notes: list[str] = field(default_factory=list)
     languages: dict[str, list[str]] = field(default_factory=dict)  # of each task
+    published: float | None = None  # what the paper has for this difference, in points
+    counted: bool = False  # a count of costs, which hardly varies: no test of anything
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return (self.found.mean, self.found.mean) if self.counted else self.found.interval
 
     @property
     def decided(self) -> str:
-        if self.found.interval is None:
+        if self.interval is None:
             return UNDECIDED
-        low, high = self.found.interval
-        return REPRODUCED if low > self.margin else NOT_REPRODUCED if high < self.margin else UNDECIDED
+        low, high = self.interval
+        if self.link.within is None:
+            return REPRODUCED if low > self.margin else NOT_REPRODUCED if high < self.margin else UNDECIDED
+        if low > self.link.within or high < -self.link.within:
+            return NOT_REPRODUCED
+        inner_low, inner_high = self.found.interval_at(2 * self.found.level - 1)  # each side at its own level
+        return REPRODUCED if -self.link.within < inner_low and inner_high < self.link.within else UNDECIDED
+
+    @property
+    def p_value(self) -> tuple[float, float] | None:
+        """Of the test that the link holds, and of the one that it does not; None where there is none."""
+        if self.found.of_trainings is None or self.counted:
+            return None
+        if self.link.within is None:
+            p = self.found.p_value(self.margin)
+            return (p, 1.0) if self.found.mean > self.margin else (1.0, p)
+        nearest = math.copysign(self.link.within, self.found.mean)
+        p = self.found.p_value(nearest)  # of two one-sided tests the one at the nearer end is the larger
+        return (p / 2, 1.0) if abs(self.found.mean) < self.link.within else (1.0, p)
+
+    @property
+    def share(self) -> float | None:
+        """Of the published difference; an equality and a cost have none."""
+        if not self.published or self.link.of_costs or self.link.within is not None:
+            return None
+        return self.found.mean / self.published
 
 
 @dataclass
@@ -84,6 +117,21 @@ class Result:
     reason: str
     measured: list[Measured] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    control: "Result | None" = None  # the same against the run that simply goes on
+
+    @property
+    def p_value(self) -> float | None:
+        """The smallest level of error at which the claim would be decided, either way; of a chain with as many links
+        as it has counted in. None where nothing was tested."""
+        tests = [(one, one.p_value) for one in self.measured if not one.counted]
+        if not tests or any(test is None for _, test in tests) or self.verdict not in (*DECIDED, UNDECIDED):
+            return None
+        wider = [(1 - LEVEL) / (1 - one.found.level) for one, _ in tests]
+        holds = max(min(1.0, test[0] * by) for (_, test), by in zip(tests, wider, strict=True))
+        fails = min(min(1.0, test[1] * by) for (_, test), by in zip(tests, wider, strict=True))
+        if self.verdict == UNDECIDED:  # perhaps for another reason than its interval
+            return max(min(holds, fails), 1 - LEVEL)
+        return fails if self.verdict == NOT_REPRODUCED else holds
 
 
 class Evidence:
@@ -239,20 +287,20 @@ def is_fine_tuned(config: Config, measure: Measure) -> bool:
     return trained_as(config, measure.task, job) is not None
 
 
-def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], list[str]]:
-    """What a link's difference is the sum of, over the seeds that both sides have."""
-    entries = []  # (weight, task, language, metric, values)
+def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], list[list[int]], list[str]]:
+    """What a link's difference is the sum of, over the seeds that both sides have, and which of these hang together."""
+    entries, runs = [], set()  # (weight, task, language, metric, values)
     for sign, side in ((1.0, link.better), (-1.0, link.than)):
         for share, measure in side.measures:
-            entries += [
-                (sign * share * weight, (measure.task, code, measure.metric), values)
-                for weight, code, values in values_of(evidence, measure)
-            ]
+            for weight, code, values in values_of(evidence, measure):
+                entries.append((sign * share * weight, (measure.task, code, measure.metric), values))
+                runs |= set() if values.fixed else {measure.run}
     drawn = [set(values.by_seed) for _, _, values in entries if not values.fixed]
     seeds = sorted(set.intersection(*drawn)) if drawn else [1]
     if not seeds:
         raise Missing("no seed has a score of both sides")
-    notes = notes_of(evidence, link, seeds)
+    groups = groups_of(evidence.config, link, seeds, runs)
+    notes = notes_of(evidence, link, seeds, groups)
     lengths: dict[tuple[str, str, str], set[int]] = {}
     for _, name, values in entries:
         for above, _ in (values.items or {}).values():
@@ -271,7 +319,7 @@ def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], lis
         inverted = metric in LESS_IS_BETTER
         check_items(column, above, below, inverted, f"{link.better.run} and {link.than.run}: {code} {metric}")
         terms.append(Term(weight, column, above, below, inverted))
-    return terms, seeds, notes
+    return terms, seeds, groups, notes
 
 
 def check_items(values: np.ndarray, above: np.ndarray, below: np.ndarray, inverted: bool, where: str) -> None:
@@ -282,42 +330,45 @@ def check_items(values: np.ndarray, above: np.ndarray, below: np.ndarray, invert
         raise UserError(f"scores of {where}: the items of a seed do not make up its score; score again")
 
 
-def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
+def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Sequence[Sequence[int]]) -> list[str]:
     """What must be known of a difference beside its number."""
     config, notes = evidence.config, []
     if len(seeds) < len(config.seeds):
         trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
         if trained or len(seeds) < config.scale["pretrain_seeds"]:
             notes.append(f"{len(seeds)} of {len(config.seeds)} seeds have a score of both sides.")
-    if (trainings := config.scale["pretrain_seeds"]) < FEWEST_SEEDS and not any(
-        is_fine_tuned(config, one) for one in claims.measures_of([link])
-    ):
+    if (trainings := config.scale["pretrain_seeds"]) < FEWEST_TRAININGS:
         notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
-    runs = {one.run for one in claims.measures_of([link])}
-    pretrained = min(len({pretrain_seed(config, seed, run) for seed in seeds}) for run in runs)
+    pretrained = len(groups)
     if pretrained < len(seeds):
-        trainings = "one pre-training" if pretrained == 1 else f"{pretrained} pre-trainings"
-        notes.append(f"Seeds of fine-tuning from {trainings}: of others the interval says nothing.")
+        notes.append(f"{len(seeds)} fine-tunings of {pretrained} pre-training{'s' if pretrained > 1 else ''}.")
     return notes
 
 
-def measure(evidence: Evidence, link: Link, name: str, level: float) -> Measured:
+def groups_of(config: Config, link: Link, seeds: Sequence[int], drawn: Iterable[str]) -> list[list[int]]:
+    """Places of the seeds that hang together: those that share a pre-training of either side are one draw."""
+    groups: list[tuple[set, list[int]]] = []
+    for place, seed in enumerate(seeds):
+        own = {(run, pretrain_seed(config, seed, run)) for run in drawn}
+        joined = [group for group in groups if group[0] & own]
+        groups = [group for group in groups if not group[0] & own]
+        groups.append((own.union(*(of for of, _ in joined)), sorted([place, *(p for _, of in joined for p in of)])))
+    return sorted(places for _, places in groups)
+
+
+def measure(evidence: Evidence, link: Link, level: float, published: float | None = None) -> Measured:
     if link.of_costs:
         better, than = (evidence.costs(side.run, link.counting) for side in link.sides)
         seeds = sorted(set(better) & set(than))
         if not seeds:
             raise Missing(f"no seed has the cost of {link.better.run} and {link.than.run}")
-        ratios = np.array([math.log(than[seed] / better[seed]) for seed in seeds])
-        found, notes = estimate([Term(1.0, ratios)], name, level), []
-        if found.interval is None:  # a count, no measurement: over three seeds of mini it varies by a thousandth
-            found, notes = (
-                replace(found, interval=(found.mean, found.mean)),
-                [f"A count of {len(seeds)} seed{'s' if len(seeds) > 1 else ''}."],
-            )
-        return Measured(link, found, seeds, math.log(link.margin), notes)
-    terms, seeds, notes = terms_of(evidence, link)
+        found = estimate([Term(1.0, np.array([math.log(than[seed] / better[seed]) for seed in seeds]))], level)
+        counted = len(seeds) < FEWEST_TRAININGS  # over three seeds of mini it varies by a thousandth
+        notes = [f"A count of {len(seeds)} seed{'s' if len(seeds) > 1 else ''}."] if counted else []
+        return Measured(link, found, seeds, math.log(link.margin), notes, counted=counted)
+    terms, seeds, groups, notes = terms_of(evidence, link)
     languages = {one.task: evidence.languages(one) for one in claims.measures_of([link])}
-    return Measured(link, estimate(terms, name, level), seeds, link.margin, notes, languages)
+    return Measured(link, estimate(terms, level, groups), seeds, link.margin, notes, languages, published)
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
@@ -335,13 +386,19 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
             result = evaluate_reaching(evidence, claim, links)
         else:
             level = 1 - (1 - LEVEL) / len(links)  # all of a chain at once
-            measured = [measure(evidence, link, f"{claim['id']} {i}", level) for i, link in enumerate(links)]
+            published = claims.differences(claim["published"])
+            if claims.kind_of(claim) == "cost":
+                published = [None] * len(links)
+            pairs = zip(links, published, strict=True)
+            measured = [measure(evidence, link, level, difference) for link, difference in pairs]
             result = Result(claim, *verdict_of(measured), measured)
     except Missing as missing:
         return Result(claim, NO_DATA, str(missing))
     except Untestable as reason:
         return Result(claim, NOT_TESTABLE, str(reason))
     result.files = sorted(evidence.used)
+    if control := claims.control_of(claim):
+        result.control = evaluate(config, evidence, control)
     return result
 
 
@@ -353,21 +410,30 @@ def verdict_of(measured: list[Measured]) -> tuple[str, str]:
         return NOT_REPRODUCED, "" if len(measured) == 1 else f"{link_words(wrong.link)} does not hold"
     if UNDECIDED in decided:
         return UNDECIDED, advice([one for one in measured if one.decided == UNDECIDED])
+    shares = [(one.share, one) for one in measured if one.share is not None and one.share < ENOUGH]
+    if shares:
+        least, one = min(shares, key=lambda pair: pair[0])
+        of = "" if len(measured) == 1 else f" for {link_words(one.link)}"
+        return DIRECTION, f"{100 * least:.0f} % of the published difference{of}"
     return REPRODUCED, ""
 
 
 def advice(open_links: list[Measured]) -> str:
     """What would decide, if the numbers stay as they are."""
-    fewest = min(len(one.seeds) for one in open_links)
-    if any(one.found.interval is None for one in open_links):
-        return f"{fewest} seed{'s' if fewest > 1 else ''}; at least {FEWEST_SEEDS} are needed"
-    needed = [seeds_to_decide(one.found, one.margin) for one in open_links]
+    fewest = min(len(one.found.by_training) for one in open_links)
+    if any(one.interval is None for one in open_links):
+        return f"{fewest} pre-training{'s' if fewest > 1 else ''}; at least {FEWEST_TRAININGS} are needed"
+    # a difference within the margins of an equality is closest to leaving one of them
+    margins = [
+        one.margin if one.link.within is None else math.copysign(one.link.within, one.found.mean) for one in open_links
+    ]
+    needed = [trainings_to_decide(one.found, margin) for one, margin in zip(open_links, margins, strict=True)]
     if None in needed:
-        same = all(one.found.of_seeds == 0 and one.found.mean == one.margin for one in open_links)
-        return "no difference in any seed" if same else "more test items, not seeds, would decide"
-    if max(needed) > MOST_SEEDS:
-        return f"more than {MOST_SEEDS} seeds would decide, if the difference stays"
-    return f"{max(needed)} seeds would decide, if the difference stays"
+        same = all(one.found.of_trainings == 0 and one.found.mean == one.margin for one in open_links)
+        return "no difference in any seed" if same else "more test items, not pre-trainings, would decide"
+    if max(needed) > MOST_TRAININGS:
+        return f"more than {MOST_TRAININGS} pre-trainings would decide, if the difference stays"
+    return f"{max(needed)} pre-trainings would decide, if the difference stays"
 
 
 def evaluate_one(claim: dict, score: Measured, cost: Measured) -> Result:
@@ -377,7 +443,7 @@ def evaluate_one(claim: dict, score: Measured, cost: Measured) -> Result:
     if missed := [words for one, words in misses if one.decided == NOT_REPRODUCED]:
         return Result(claim, NOT_REPRODUCED, f"{run} {' and '.join(missed)}", [score, cost])
     verdict, reason = verdict_of([score, cost])
-    if verdict == UNDECIDED and score.found.mean < 0:
+    if verdict == UNDECIDED and score.found.mean < score.margin:
         reason = f"{run} is not there on average; {reason}"
     return Result(claim, verdict, reason, [score, cost])
 
@@ -386,14 +452,12 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
     """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
     tried = []
     for i in range(0, len(links), 2):
-        score, cost = (
-            measure(evidence, link, f"{claim['id']} {i + j}", LEVEL) for j, link in enumerate(links[i : i + 2])
-        )
+        score, cost = (measure(evidence, link, LEVEL) for link in links[i : i + 2])
         tried.append((score, cost))
     if len(tried) == 1:
         return evaluate_one(claim, *tried[0])
     tried.sort(key=lambda pair: (-pair[1].found.mean, pair[1].link.better.run))  # the cheapest first
-    there = [pair for pair in tried if pair[0].found.mean >= 0]
+    there = [pair for pair in tried if pair[0].found.mean >= pair[0].margin]
     if not there:
         open_ones = [pair for pair in tried if pair[0].decided != NOT_REPRODUCED]
         nearest = max(open_ones or tried, key=lambda pair: pair[0].found.mean)
@@ -436,18 +500,25 @@ def link_words(link: Link) -> str:
             names.append(f"layer {one.depth[0]}")
         else:
             names.append(one.setting)
-    return " > ".join(names)
+    if link.within is not None:
+        return f"{' = '.join(names)} within {link.within:g}"
+    return " > ".join(names) + (f" − {-link.margin:g}" if link.margin < 0 else "")
 
 
 def measured_words(one: Measured) -> str:
-    """`+1.2 [−0.3, +2.7]`, of costs `0.79 times [0.78, 0.80]`."""
-    ends = () if one.found.interval is None else one.found.interval
+    """`+1.2 [−0.3, +2.7] of +5.0`, the published one, of costs `0.79 times [0.78, 0.80]`."""
+    ends = () if one.interval is None else one.interval
     if one.link.of_costs:
         sign = -1 if one.link.at_most else 1
         text = f"{times(sign * one.found.mean)} times"
         words = sorted(sign * end for end in ends)
         return f"{text} [{', '.join(map(times, words))}]" if ends else text
-    return f"{points(one.found.mean)} [{', '.join(map(points, ends))}]" if ends else points(one.found.mean)
+    text = f"{points(one.found.mean)} [{', '.join(map(points, ends))}]" if ends else points(one.found.mean)
+    return text if one.published is None else f"{text} of {published_points(one.published)}"
+
+
+def published_points(value: float) -> str:
+    return f"{value:+}".replace("-", "−")
 
 
 def times(logarithm: float) -> str:
@@ -466,13 +537,8 @@ def published_words(claim: dict) -> list[str]:
         if difference is None:
             words.append(NOTHING)
         else:
-            words.append(f"{difference} times" if costs else f"{difference:+}".replace("-", "−"))
+            words.append(f"{difference} times" if costs else published_points(difference))
     return words
-
-
-def seeds_words(result: Result) -> str:
-    numbers = sorted({len(one.seeds) for one in result.measured})
-    return "/".join(map(str, numbers)) or "--"
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -495,117 +561,65 @@ def to_json(result: Result, names: dict[str, str]) -> dict:
         "runs": claims.runs_of(claim),
         "published": claims.differences(claim["published"]),
         "published_words": published_words(claim),
+        **verdict_json(result),
+        "p_value": rounded(result.p_value),
+        "files": result.files,
+        "control": None
+        if result.control is None
+        else {"run": claim["control"]["run"], **verdict_json(result.control), "files": result.control.files},
+    }
+
+
+def verdict_json(result: Result) -> dict:
+    return {
         "verdict": result.verdict,
         "mark": MARKS[result.verdict],
         "reason": result.reason,
         "links": [link_json(one) for one in result.measured],
-        "files": result.files,
     }
 
 
 def link_json(one: Measured) -> dict:
     found = one.found
-    of_seeds, of_items = found.of_seeds, found.of_items
     return {
         "words": link_words(one.link),
         "measured_words": measured_words(one),
         "unit": "logarithm of times" if one.link.of_costs else "points",
         "estimate": rounded(found.mean),
-        "interval": None if found.interval is None else [rounded(end) for end in found.interval],
+        "interval": None if one.interval is None else [rounded(end) for end in one.interval],
         "level": rounded(found.level),
         "margin": rounded(one.margin),
+        "within": one.link.within,
+        "published": one.published,
+        "share": rounded(one.share),
         "languages": one.languages,
         "seeds": one.seeds,
         "by_seed": [rounded(value) for value in found.by_seed],
+        "trainings": len(found.by_training),
+        "by_training": [rounded(value) for value in found.by_training],
         "items_counted": found.with_items,
-        "variance": {"between_seeds": rounded(of_seeds), "of_items": rounded(of_items)},
+        "variance": {"between_trainings": rounded(found.of_trainings), "of_items": rounded(found.of_items)},
         "verdict": one.decided,
         "notes": one.notes,
     }
 
 
-# --- LaTeX -----------------------------------------------------------------------------------------------------------
-
-METHOD = (
-    "Each claim is a difference in favour of the paper, in points, or a ratio of costs. In brackets: its 95 % interval "
-    "by a paired bootstrap over n seeds and the test items, widened for few seeds; of a chain of differences "
-    "95 % hold for all at once. + reproduced: the whole interval is on the claim's side. − not reproduced: the whole "
-    "interval is on the other side. ? undecided: neither. o no data, / not testable: no verdict, for the reason given. "
-    "Averages are over those languages of the paper's that this scale has. Over seeds alone: where it is not known "
-    "what a test item adds, as of BLEU, of single layers and of averages with exact match."
-)
-
-
-def render(results: list[Result], names: dict[str, str], words: str) -> str:
-    """The section of the document: how many claims hold, and each of them."""
-    lines = ["% written by evaluate_claims.py", r"\section*{Claims}\label{claims}"]
-    if not results:
-        return "\n".join([*lines, "No claim rests on the selected items alone.", ""])
-    lines += [latex.escape(f"{words} {METHOD}"), ""]
-    lines += summary_lines(results, names)
-    lines += [
-        r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}",
-        r"\begin{longtable}{@{}>{\raggedright\arraybackslash}p{0.38\linewidth}>{\raggedright\arraybackslash}p{0.085\linewidth}"
-        r">{\raggedright\arraybackslash}p{0.2\linewidth}>{\raggedright\arraybackslash}p{0.02\linewidth}"
-        r">{\raggedright\arraybackslash}p{0.245\linewidth}@{}}",
-        r"\toprule",
-        r"Claim (where) & Published & Measured [interval] & $n$ & Verdict, reason \\",
-        r"\midrule",
-        r"\endhead",
-        r"\bottomrule",
-        r"\endlastfoot",
-    ]
-    paper = None
-    for result in results:
-        claim = result.claim
-        if claim["paper"] != paper:
-            lines += [] if paper is None else [r"\addlinespace[3pt]"]
-            paper = claim["paper"]
-            lines.append(rf"\multicolumn{{5}}{{@{{}}l}}{{\bfseries {latex.escape(names[paper])}}} \\*")
-        lines += [row_of(result), r"\addlinespace[2pt]"]
-    return "\n".join([*lines, r"\end{longtable}", r"\endgroup", ""])
+def corrected(found: list[dict]) -> list[dict]:
+    """With each claim its verdict after Benjamini and Hochberg over the claims of the scale: what is no longer decided
+    at the same level is undecided. Counts are no tests and keep theirs."""
+    tested = [claim for claim in found if claim["p_value"] is not None]
+    of_all = dict(zip((claim["id"] for claim in tested), adjusted([claim["p_value"] for claim in tested]), strict=True))
+    for claim in found:
+        p = of_all.get(claim["id"])
+        open_again = p is not None and p > 1 - LEVEL and claim["verdict"] in DECIDED
+        claim["p_adjusted"] = rounded(p)
+        claim["verdict_corrected"] = UNDECIDED if open_again else claim["verdict"]
+    return found
 
 
-def row_of(result: Result) -> str:
-    claim = result.claim
-    says = f"{latex.escape(claim['says'])} ({latex.escape(claim['where'])})."
-    says += rf" \textit{{{latex.escape(claim['note'])}}}" if "note" in claim else ""
-    published = r"\newline ".join(latex.escape(text) for text in published_words(claim))
-    several = len(result.measured) > 1
-    measured = [
-        (latex.escape(link_words(one.link)) + r":\newline " if several else "") + latex.escape(measured_words(one))
-        for one in result.measured
-    ]
-    verdict = rf"\textbf{{{latex.escape(MARKS[result.verdict])} {result.verdict}}}"
-    notes = list(dict.fromkeys(note for one in result.measured for note in one.notes))
-    reason = breakable(latex.escape(result.reason)) if result.reason else ""
-    words = verdict + (f": {reason}." if reason else ".")
-    words += "".join(rf" \textit{{{latex.escape(note)}}}" for note in notes)
-    cells = [says, published, r"\newline ".join(measured) or "--", seeds_words(result), words]
-    return " & ".join(cells) + r" \\"
-
-
-def breakable(text: str) -> str:
-    """A line may end within a path and a run's name."""
-    return text.replace("/", r"/\allowbreak{}").replace("-", r"-\allowbreak{}").replace(r"-\allowbreak{}{}-", "-{}-")
-
-
-def summary_lines(results: list[Result], names: dict[str, str]) -> list[str]:
-    papers = list(dict.fromkeys(result.claim["paper"] for result in results))
-    rows = [(names[paper], [result for result in results if result.claim["paper"] == paper]) for paper in papers]
-    rows.append(("All", results))
-    lines = [
-        r"\begin{tabular}{@{}l" + "r" * (len(VERDICTS) + 1) + "@{}}",
-        r"\toprule",
-        " & ".join(["Paper", *(latex.escape(verdict) for verdict in VERDICTS), "claims"]) + r" \\",
-        r"\midrule",
-    ]
-    for name, own in rows:
-        if name == "All" and len(rows) > 2:
-            lines.append(r"\midrule")
-        counts = [sum(result.verdict == verdict for result in own) for verdict in VERDICTS]
-        lines.append(" & ".join([latex.escape(name), *map(str, counts), str(len(own))]) + r" \\")
-    return [*lines, r"\bottomrule", r"\end{tabular}", ""]
+def counts_of(verdicts: Iterable[str]) -> dict[str, int]:
+    verdicts = list(verdicts)
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 def scale_words(config: Config) -> str:
@@ -619,18 +633,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_context_arguments(parser)
     parser.add_argument("--trainings-root", required=True, type=Path, help="results/<scale>/trainings")
-    parser.add_argument("--out", required=True, type=Path, help="the section: results/tables/claims.tex")
-    parser.add_argument("--json", required=True, type=Path, help="all numbers: results/<scale>/claims.json")
+    parser.add_argument("--out", required=True, type=Path, help="all numbers: results/<scale>/claims.json")
     args = parser.parse_args()
     path = args.config.resolve()
     root = path.parent.parent
     config = load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
     names, evidence = paper_names(root), Evidence(config, args.scores_root, args.trainings_root)
     results = [evaluate(config, evidence, claim) for claim in config.claims]
-    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in VERDICTS}
-    about = {"scale": config.scale_name, "counts": counts, "words": scale_words(config), "method": METHOD}
-    write_json(args.json, about | {"claims": [to_json(result, names) for result in results]})
-    write_text(args.out, render(results, names, about["words"]))
+    found = corrected([to_json(result, names) for result in results])
+    about = {
+        "scale": config.scale_name,
+        "words": scale_words(config),
+        "counts": counts_of(claim["verdict"] for claim in found),
+        "counts_corrected": counts_of(claim["verdict_corrected"] for claim in found),
+    }
+    write_json(args.out, about | {"claims": found})
     for result in results:
         print(f"{result.claim['id']}: {result.verdict}{f', {result.reason}' if result.reason else ''}")
     mean = statistics.fmean(len(result.files) for result in results) if results else 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import make_comparison
+import make_ledger
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from make_table import MISSING, file_list, html_table
@@ -225,64 +226,88 @@ def curve_words(spec: dict, context: Context) -> list[str]:
 # --- claims and audit -----------------------------------------------------------------------------------------------
 
 
-def read_claims(path: Path, context: Context) -> dict:
+def read_ledger(path: Path, context: Context) -> dict:
     try:
         ledger = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run evaluate_claims") from None
+        raise UserError(f"{path}: no such file; run make_ledger") from None
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}); run evaluate_claims again") from None
-    if not isinstance(ledger, dict) or not isinstance(ledger.get("claims"), list):
-        raise UserError(f"{path}: holds no list 'claims'; run evaluate_claims again")
+        raise UserError(f"{path}: not JSON ({error}); run make_ledger again") from None
+    if not isinstance(ledger, dict) or not isinstance(ledger.get("claims"), list) or "summary" not in ledger:
+        raise UserError(f"{path}: holds no 'claims' and 'summary'; run make_ledger again")
     if ledger.get("scale", context.scale) != context.scale:
         raise UserError(f"{path}, key 'scale': {ledger['scale']!r} where {context.scale!r} is expected; run it again")
     return ledger
 
 
 def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
-    """What the papers say, what was measured, and the verdict, which its sign and its word tell alike."""
-    names = paper_names(context.root)
+    """What the papers say, what was measured at each scale, and the verdicts, which sign and word tell alike."""
+    scales, both = [one["scale"] for one in ledger["scales"]], len(ledger["agree"]) > 1
     rows_of: dict[str, list[list[Cell]]] = {}
     for claim in ledger["claims"]:
-        rows_of.setdefault(claim["paper"], []).append(claim_row(claim, out))
-    head = ("Claim", "Published", "Measured [interval]", "Seeds", "Verdict", "Files")
+        rows_of.setdefault(claim["paper_name"], []).append(claim_row(claim, scales, both, out))
+    head = ("Claim", *(f"Scale {scale}" for scale in scales), *["Agreed"] * both, "Files")
     table = HtmlTable(
         identity="claims-table",
         name="Claims of the papers and what was measured",
         html_caption="<strong>Claims.</strong> A difference in favour of the paper in points, or a ratio of costs.",
         head=[[Cell(text(words), "col") for words in head]],
-        bodies=[Body(text(names.get(paper, paper)), rows) for paper, rows in rows_of.items()],
+        bodies=[Body(text(paper), rows) for paper, rows in rows_of.items()],
     )
-    counts = "; ".join(f"{verdict} {number}" for verdict, number in ledger.get("counts", {}).items())
-    words = [ledger.get("words"), ledger.get("method"), counts and f"Claims by verdict: {counts}."]
-    lines = [f"<p>{text(one)}</p>" for one in words if one]
-    return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(table)]))
+    verdicts = make_ledger.shown_verdicts(ledger)
+    counts = HtmlTable(
+        identity="claims-counts",
+        name="Claims by verdict",
+        html_caption="<strong>Claims by verdict</strong>, of each scale alone and corrected for their number.",
+        head=[[Cell(text(words), "col") for words in ("", *verdicts)]],
+        bodies=[
+            Body(
+                "",
+                [
+                    [Cell(text(row["name"]), "row"), *(Cell(str(row["counts"][one])) for one in verdicts)]
+                    for row in ledger["summary"]
+                ],
+            )
+        ],
+    )
+    words = [*(one["words"] for one in ledger["scales"]), ledger["method"]]
+    lines = [f"<p>{text(one)}</p>" for one in words]
+    return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(counts), render_table(table)]))
 
 
-def claim_row(claim: Mapping, out: Path) -> list[Cell]:
-    links, files = claim.get("links", []), claim.get("files", [])
+def claim_row(claim: Mapping, scales: Sequence[str], both: bool, out: Path) -> list[Cell]:
     says = f"{text(claim['says'])} ({text(claim['where'])})." + (f" {text(claim['note'])}" if claim.get("note") else "")
-    measured = [
-        (f"{text(one['words'])}: " if len(links) > 1 else "") + f"<strong>{text(one['measured_words'])}</strong>"
-        for one in links
-    ]
-    seeds = sorted({len(one["seeds"]) for one in links})
-    notes = dict.fromkeys(note for one in links for note in one.get("notes", []))
-    verdict = f"{claim.get('mark', '')} {claim['verdict']}".strip()
-    reason = " ".join(text(f"{words.rstrip('.')}.") for words in [claim.get("reason"), *notes] if words)
+    found = [claim["by_scale"].get(scale) for scale in scales]
+    files = sorted({file for one in found if one for file in one["files"]})
     listed = MISSING
     if files:
         items = "".join(f"<li>{link(text(file), relative(file, out))}</li>" for file in files)
         number = f"{len(files)} file{'s' if len(files) > 1 else ''}"
         listed = f"<details><summary>{number}</summary><ul>{items}</ul></details>"
+    agreed = f'<span class="verdict">{text(claim["mark"])} {text(claim["verdict"])}</span>'
     return [
         Cell(f"{code(claim['id'])}<br>{says}", "row"),
-        Cell("<br>".join(text(words) for words in claim.get("published_words", [])) or MISSING),
-        Cell("<br>".join(measured) or MISSING),
-        Cell("/".join(map(str, seeds)) or MISSING),
-        Cell(f'<span class="verdict">{text(verdict)}</span>' + (f"<br>{reason}" if reason else ""), kind="prose"),
+        *(claim_cell(claim, one) for one in found),
+        *[Cell(agreed)] * both,
         Cell(listed),
     ]
+
+
+def claim_cell(claim: Mapping, one: Mapping | None) -> Cell:
+    """What was measured at one scale beside the published number, the verdict, its reason, and the control."""
+    if one is None:
+        return Cell(MISSING)
+    lines = [f"<strong>{text(words)}</strong>" for words in make_ledger.measured_lines(one)]
+    if lines:
+        lines[-1] += f", n = {make_ledger.numbers_of(one)}"
+    else:
+        lines = [f"{MISSING} of {text(words)}" for words in claim["published_words"]]
+    lines.append(f'<span class="verdict">{text(make_ledger.verdict_words(one))}</span>')
+    if reasons := make_ledger.reason_words(one):
+        lines.append(text(" ".join(reasons)))
+    if control := make_ledger.control_words(one):
+        lines.append(text(control))
+    return Cell("<br>".join(lines), kind="prose")
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -565,7 +590,7 @@ def main() -> None:
     add_context_arguments(parser)
     parser.add_argument("--figures", default=Path("results/figures"), type=Path, help="default: %(default)s")
     parser.add_argument("--trainings", nargs="*", default=[], type=Path, help="records of pre-trainings")
-    parser.add_argument("--claims", type=Path, help="claims.json of evaluate_claims; without it the page has no claims")
+    parser.add_argument("--claims", type=Path, help="ledger.json of make_ledger; without it the page has no claims")
     parser.add_argument("--audit", type=Path, help="audit.csv of the papers' own numbers; without it the page has none")
     parser.add_argument("--out", required=True, type=Path, help="the page: results/index.html")
     args = parser.parse_args()
@@ -579,7 +604,7 @@ def main() -> None:
         figures_section(in_order(figure_specs, names), context, args.figures, args.out),
     ]
     if args.claims:
-        sections.append(claims_section(read_claims(args.claims, context), context, args.out))
+        sections.append(claims_section(read_ledger(args.claims, context), context, args.out))
     if args.audit:
         sections.append(audit_section(read_csv(args.audit), context, {**table_specs, **figure_specs}))
     sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from common.identity import digest
 from plan import claims, compare_specs
 from plan.config import Config
 from plan.data import data_of_runs
@@ -48,12 +49,28 @@ def select_claims(config: Config, read: list[dict]) -> list[dict]:
         return read
     found = {need for spec in config.specs.values() for need in needs(config, spec)}
     trained = set(with_ancestors(config, {run for run, _, _ in found}))
-    return [
-        claim
-        for claim in _tested(config, read)
-        if set(claim_needs(config, [claim])) <= found
-        and {trained_run(config, run) for run in claims.runs_of(claim)} <= trained
-    ]
+    chosen = []
+    for claim in _tested(config, read):
+        alone = {key: value for key, value in claim.items() if key != "control"}
+        if {trained_run(config, run) for run in claims.runs_of(claim)} <= trained:
+            chosen += [own for own in (claim, alone) if set(claim_needs(config, [own])) <= found][:1]
+    return chosen
+
+
+def scales_beside(config: Config) -> list[str]:
+    """The other scales whose claims are shown beside those of this one."""
+    shown = config.settings.get("claims", {}).get("scales", [])
+    return [scale for scale in shown if scale != config.scale_name] if config.scale_name in shown else []
+
+
+def folder_beside(config: Config, scale: str) -> str:
+    """Where the scores of another scale are: `reference` where it keeps any, else `results`."""
+    return "reference" if (config.root / f"reference/scores/{scale}").is_dir() else "results"
+
+
+def claims_digest(config: Config) -> str:
+    """What the claims of another scale rest on beside its own file and its scores: every run and task as written."""
+    return digest([config.runs, config.tasks])
 
 
 def measured_languages(config: Config, measure: claims.Measure) -> list[str]:
@@ -128,9 +145,11 @@ def _why_equal(config: Config, link: claims.Link) -> str:
 
 def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tuple[str, str, str]]:
     """The (run, task, setting) behind the claims, as `needs` has them: of those that this scale can test and all of
-    whose runs are trained here. A claim trains no run for its own sake."""
+    whose runs are trained here, with their controls. A claim trains no run for its own sake."""
     found = set()
-    for claim in _tested(config, chosen):
+    tested = _tested(config, chosen)
+    controls = [own for claim in tested if (own := claims.control_of(claim))]
+    for claim in [*tested, *_tested(config, controls)]:
         for one in claims.measures_of(claims.links_of(claim, config.tasks)):
             jobs = setting_jobs(config, one.task, one.setting, measured_languages(config, one))
             found |= {(canonical_run(config, one.run, one.task), one.task, job) for job in jobs}

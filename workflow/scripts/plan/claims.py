@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.yamlfiles import did_you_mean
 
 SHOWN = "config/claims.yaml"
-KINDS = ("better", "ordering", "gap", "settings", "layers", "reaches", "cost")
+KINDS = ("better", "equal", "ordering", "gap", "settings", "layers", "reaches", "cost")
 BY_LAYER, BY_UPDATE = "-by-layer", "-by-update"  # end the names of metrics of which a score file has many values
 ENGLISH = "en"
 
@@ -51,6 +51,7 @@ class Link:
     than: Side
     margin: float = 0.0
     counting: str | None = None  # of costs: ours or papers
+    within: float | None = None  # the claim is that the two differ by less than so many points
     at_most: bool = False  # of costs: the claim is of `better` / `than`, and not the other way round
 
     @property
@@ -74,6 +75,8 @@ def links_of(claim: dict, tasks: dict[str, dict]) -> list[Link]:
         other = {**test, "setting": test.get("than_setting", test.get("setting"))}
         pair = side_of(test, test["run"], tasks), side_of(other, test["than"], tasks)
         return [Link(*pair, test.get("margin", 0.0))]
+    if kind == "equal":
+        return [Link(*(side_of(test, run, tasks) for run in (test["run"], test["than"])), within=test["within"])]
     if kind == "ordering":
         sides = [side_of(test, run, tasks) for run in test["runs"]]
         return [Link(*pair) for pair in pairwise(sides)]
@@ -92,9 +95,11 @@ def links_of(claim: dict, tasks: dict[str, dict]) -> list[Link]:
     links = []
     for run in test["runs"]:
         if "reach" in test:
-            links.append(Link(*(side_of(test["reach"], own, tasks) for own in (run, test["than"]))))
+            sides = (side_of(test["reach"], own, tasks) for own in (run, test["than"]))
+            links.append(Link(*sides, -test["reach"].get("margin", 0.0)))
         margin = test["times"] if "times" in test else 1 / test["at_most"]
-        links.append(Link(Side(run), Side(test["than"]), margin, test.get("counting", "ours"), "at_most" in test))
+        counting = test.get("counting", "ours")
+        links.append(Link(Side(run), Side(test["than"]), margin, counting, at_most="at_most" in test))
     return links
 
 
@@ -136,8 +141,29 @@ def languages_of(test: dict, task: dict) -> tuple[str, ...]:
 def runs_of(claim: dict) -> list[str]:
     """Every run that a claim names, sorted."""
     test = claim[kind_of(claim)]
-    own = {test["than"]} if kind_of(claim) in ("better", "gap", "reaches", "cost") else set()
+    own = {test["than"]} if kind_of(claim) in ("better", "equal", "gap", "reaches", "cost") else set()
     return sorted(own | set(test.get("runs", [])) | ({test["run"]} if "run" in test else set()))
+
+
+def control_of(claim: dict) -> dict | None:
+    """The same claim against the run that simply goes on; no paper prints that difference."""
+    if "control" not in claim:
+        return None
+    kind = kind_of(claim)
+    own = {key: value for key, value in claim.items() if key not in ("control", "note", kind)}
+    return {**own, "published": {"difference": None}, kind: {**claim[kind], "than": claim["control"]["run"]}}
+
+
+def with_ties(claims: list[dict], tie: float) -> list[dict]:
+    """`as good as` and `equal` with the file's margin where they have none of their own."""
+    found = []
+    for claim in claims:
+        if "reach" in claim.get("cost", {}):
+            claim = {**claim, "cost": {**claim["cost"], "reach": {"margin": tie, **claim["cost"]["reach"]}}}
+        if "equal" in claim:
+            claim = {**claim, "equal": {"within": tie, **claim["equal"]}}
+        found.append(claim)
+    return found
 
 
 def measures_of(links: Iterable[Link]) -> list[Measure]:
@@ -162,6 +188,10 @@ def check_claims(claims: list[dict], runs: dict[str, dict], tasks: dict[str, dic
         for run in runs_of(claim):
             known(run, runs, f"{where}, {kinds[0]}: {run}", "run")
         check_test(claim[kinds[0]], kinds[0], tasks, f"{where}, {kinds[0]}")
+        if "control" in claim:
+            if kinds[0] not in ("better", "gap"):
+                raise UserError(f"{where}, control: goes with 'better' and 'gap', and this is '{kinds[0]}'; remove it")
+            known(claim["control"]["run"], runs, f"{where}, control.run", "run")
         links = links_of(claim, tasks)
         check_published(claim["published"], kinds[0], len(links), f"{where}, published")
 

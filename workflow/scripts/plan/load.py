@@ -43,6 +43,11 @@ def load_config(
     if settings["scale"] not in scales:
         where = COMMAND_LINE if "scale" in (overrides or {}) else path
         raise UserError(f"{where}, scale: '{settings['scale']}' is unknown; {did_you_mean(settings['scale'], scales)}")
+    for key, names in settings.get("claims", {}).items():
+        for name in names:
+            check_known(
+                name, scales if key == "scales" else settings["claims"]["scales"], f"{path}, claims.{key}", "scale"
+            )
 
     languages = load_languages(root / "config/languages.tsv")
     datasets = load_datasets(root / "config/datasets.tsv")
@@ -189,15 +194,19 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     if not path.exists():
         return []
     content = read_yaml(path, claims.SHOWN)
-    if not isinstance(content, dict) or list(content) != ["claims"] or not isinstance(content["claims"], list):
-        raise UserError(f"{claims.SHOWN}: must hold one key, 'claims', a list of claims")
+    if not isinstance(content, dict) or not isinstance(content.get("claims"), list) or {*content} - {"claims", "tie"}:
+        raise UserError(f"{claims.SHOWN}: must hold the key 'claims', a list of claims, and beside it 'tie' at most")
+    tie = content.get("tie", 0.0)
+    if isinstance(tie, bool) or not isinstance(tie, int | float) or tie < 0:
+        raise UserError(f"{claims.SHOWN}, tie: must be a number of points, 0 or more, is {tie!r}")
     for number, claim in enumerate(content["claims"], start=1):
         name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
         schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
     with open(config.root / "config/published/papers.tsv", encoding="utf-8", newline="") as file:
         papers = [row["key"] for row in csv.DictReader(file, delimiter="\t")]
-    claims.check_claims(content["claims"], config.runs, config.tasks, papers)
-    return content["claims"]
+    read = claims.with_ties(content["claims"], tie)
+    claims.check_claims(read, config.runs, config.tasks, papers)
+    return read
 
 
 def load_cleaning(config: Config) -> dict:
