@@ -62,14 +62,14 @@ def tracked(repository: Path) -> list[str]:
 
 
 def specs(tree: Path, kind: str) -> dict[str, int]:
-    """Rule -> how many tables or figures it makes: a comparison and a diagram have rules of their own."""
-    apart, rules = {
-        "tables": ("compare:", ("make_comparison", "make_table")),
-        "figures": ("diagram:", ("draw_diagram", "plot_figure")),
+    """Rule -> how many tables or figures it makes: comparisons, diagrams and the claims have rules of their own."""
+    apart, rest = {
+        "tables": ({"make_comparison": "compare:"}, "make_table"),
+        "figures": ({"draw_diagram": "diagram:", "draw_effects": "effects:"}, "plot_figure"),
     }[kind]
     found = [path.read_text(encoding="utf-8") for path in (tree / "config" / kind).glob("*/*.yaml")]
-    own = sum(f"\n{apart}" in text for text in found)
-    return dict(zip(rules, (own, len(found) - own), strict=True))
+    own = {rule: sum(f"\n{key}" in text for text in found) for rule, key in apart.items()}
+    return own | {rest: len(found) - sum(own.values())}
 
 
 def copy_tree(repository: Path, to: Path) -> Path:
@@ -203,6 +203,7 @@ EVALUATION = {
     "make_comparison",  # one shows an average of scores
     "evaluate_claims",
     "make_ledger",
+    "draw_effects",
     "make_document",
 }
 AFTER_TRAINING = EVALUATION | {"summarise_training"}
@@ -241,9 +242,11 @@ def test_a_published_number_plans_what_shows_it_and_the_audit(tree):
 
 def test_a_claim_plans_the_claims(tree):
     edit(tree, "config/claims.yaml", "says: ERNIE-M is ahead", "says: ERNIE-M is far ahead")
-    assert planned(tree) == {"evaluate_claims": 1, "make_ledger": 1, "make_document": 1}
+    assert planned(tree) == {"evaluate_claims": 1, "make_ledger": 1, "draw_effects": 1, "make_document": 1}
     # the page shows them too, and nothing of the document
-    assert planned(tree, "results/index.html").keys() == {"evaluate_claims", "make_ledger", "make_site"}
+    assert planned(tree, "results/index.html").keys() == {
+        *("evaluate_claims", "make_ledger", "draw_effects", "make_site"),
+    }
 
 
 def test_a_table_spec_plans_that_table(tree):

@@ -18,15 +18,17 @@ from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
 import draw_diagram
+import draw_effects
 import made_up
 import plot_figure
 import plot_training
 from common.errors import UserError
+from plan import claims
 from plan.claimed import all_needs
 from plan.load import load_config
 from plan.needs import diagram_digest, figure_trainings
 from plan.runs import resolve_run, trained_run
-from report import figure_curves, figure_masks, figure_style, objective_trace
+from report import figure_curves, figure_masks, figure_simulation, figure_style, objective_trace, simulate_intervals
 from report.tables import Context, load_spec
 
 
@@ -788,6 +790,71 @@ def test_a_wrong_picture_of_masks_is_named(tmp_path):
     (tmp_path / "spec.yaml").write_text("paper: a\nitem: figure-01\ntitle: b\nmasks: []\ncolumns: []\n")
     with pytest.raises(UserError, match="unknown key 'columns'"):
         load_spec(tmp_path / "spec.yaml")
+
+
+# --- claims and their intervals -------------------------------------------------------------------------------------
+
+
+def test_the_simulation_draws_what_it_counts(repository, tmp_path):
+    """Each interval by a line of its own; where the chosen one gives no verdict it has no point and says so."""
+    spec = load_spec(repository / "config/figures/parallax/intervals.yaml")
+    spec["simulation"] |= {"trials": 400}
+    spec["simulation"]["panels"] = spec["simulation"]["panels"][2:6]
+    figure = plot_figure.draw(spec, made_up.make_context(repository, tmp_path))
+    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+    assert list(panels) == [panel["title"] for panel in spec["simulation"]["panels"]]
+    for panel in spec["simulation"]["panels"]:
+        lines = {line.get_label(): line for line in panels[panel["title"]].lines}
+        for name in simulate_intervals.CANDIDATES:
+            found = figure_simulation.worst(name, panel, spec["simulation"])
+            assert list(lines[name].get_ydata()) == [value for value in found if value is not None]
+    chosen = next(iter(simulate_intervals.CANDIDATES))
+    drawn = {title: len(lines) for title, axes in panels.items() for lines in [
+        [line for line in axes.lines if line.get_label() == chosen and len(line.get_ydata())]
+    ]}  # fmt: skip
+    assert drawn == {"6 pre-trainings": 1, "10 pre-trainings": 1, "5 seeds of 1": 0, "5 seeds of 3": 1}
+    assert "chosen: no verdict" in [text.get_text() for text in panels["5 seeds of 1"].texts]
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def made_up_ledger(config) -> dict:
+    """Every claim of the repository at two scales, one of them without intervals."""
+    rows = []
+    for place, claim in enumerate(config.claims):
+        published = claims.differences(claim["published"])
+        own = [{"estimate": 3.0 * (-1) ** place + i, "interval": [-4.0 + i, 9.0]} for i in range(len(published))]
+        bare = [{"estimate": 0.5 * place, "interval": None}] * len(published)
+        by_scale = {"mini": {"links": own if place % 3 else []}, "mini-2": {"links": bare}}
+        about = {"id": claim["id"], "paper_name": claim["paper"], "kind": claims.kind_of(claim)}
+        rows.append({**about, "published": published, "by_scale": by_scale})
+    return {"scale": "mini", "scales": [{"scale": "mini"}, {"scale": "mini-2"}], "claims": rows}
+
+
+def test_effects_stand_at_their_numbers_for_every_scale(repository, tmp_path):
+    config = load_config(repository, {"scale": "mini"})
+    ledger = made_up_ledger(config)
+    spec = load_spec(repository / "config/figures/parallax/effects-by-scale.yaml")
+    figure = draw_effects.draw(spec, ledger, made_up.make_context(repository, tmp_path))
+    named = {}
+    for axes in figure.axes[:2]:
+        named |= {(label.get_text()): (axes, row) for row, label in enumerate(axes.get_yticklabels())}
+    wanted = [row for row in ledger["claims"] if row["kind"] != "cost"]
+    assert len(named) == sum(len(row["published"]) for row in wanted)
+    axes, row = named["veco-tatoeba"]
+    there = [line for line in axes.lines if abs(float(np.mean(line.get_ydata())) - row) < 0.4]
+    points = {line.get_marker(): line.get_xdata()[0] for line in there if len(line.get_xdata()) == 1}
+    one = next(claim for claim in wanted if claim["id"] == "veco-tatoeba")
+    own = one["by_scale"]["mini"]["links"]
+    assert points["D"] == 17.8 and points["s"] == one["by_scale"]["mini-2"]["links"][0]["estimate"]
+    bars = [list(line.get_xdata()) for line in there if len(line.get_xdata()) == 2 and line.get_ydata()[0] > row - 0.4]
+    assert ([own[0]["interval"]] if own else []) == [bar for bar in bars if bar != [0, 1]]
+    assert points.get("o") == (own[0]["estimate"] if own else None)
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+    nothing = draw_effects.draw(spec, ledger | {"claims": []}, made_up.make_context(repository, tmp_path))
+    assert "No number" in nothing.axes[0].texts[0].get_text()
+    plt.close(nothing)
 
 
 # --- what objectives make of an example -----------------------------------------------------------------------------

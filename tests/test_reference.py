@@ -157,8 +157,8 @@ def test_every_reference_score_has_its_provenance():
 
 
 REPORT = {
-    "audit", "collect_scores", "draw_diagram", "evaluate_claims", "evaluate_claims_beside", "make_comparison",
-    "make_document", "make_ledger", "make_site", "make_table", "plot_figure",
+    "audit", "collect_scores", "draw_diagram", "draw_effects", "evaluate_claims", "evaluate_claims_beside",
+    "make_comparison", "make_document", "make_ledger", "make_site", "make_table", "plot_figure",
 }  # fmt: skip
 
 

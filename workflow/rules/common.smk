@@ -81,7 +81,9 @@ COMPARISONS = plan.jobs.any_of(COMPARED)  # <paper>/<item>
 TABLES = plan.jobs.any_of(set(PLAN.tables) - set(COMPARED))
 DRAWN = [item for item, spec in PLAN.figures.items() if "diagram" in spec]
 DIAGRAMS = plan.jobs.any_of(DRAWN)  # <paper>/<item>
-FIGURES = plan.jobs.any_of(set(PLAN.figures) - set(DRAWN))
+OF_CLAIMS = [item for item, spec in PLAN.figures.items() if "effects" in spec]
+EFFECTS = plan.jobs.any_of(OF_CLAIMS)  # <paper>/<item>
+FIGURES = plan.jobs.any_of(set(PLAN.figures) - set(DRAWN) - set(OF_CLAIMS))
 NOT_TRANSLATED = [
     task for task in PLAN.tasks if PLAN.tasks[task]["kind"] != "translation"
 ]

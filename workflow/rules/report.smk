@@ -7,6 +7,7 @@ localrules:
     make_table,
     plot_figure,
     draw_diagram,
+    draw_effects,
     make_document,
     compile_document,
     plot_training,
@@ -154,6 +155,44 @@ rule draw_diagram:
     shell:
         "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
         "{params.settings:q} --out-pdf {output.pdf:q} --out-png {output.png:q} > {log:q} 2>&1"
+
+
+rule draw_effects:
+    input:
+        script="workflow/scripts/draw_effects.py",
+        spec="config/figures/{item}.yaml",
+        papers="config/published/papers.tsv",
+        ledger=f"{S}/ledger.json",
+    output:
+        pdf="results/figures/{item}.pdf",
+        png=report(
+            "results/figures/{item}.png",
+            caption="../report/figure.rst",
+            category="Figures",
+            subcategory=paper_of_item,
+            labels=item_labels,
+        ),
+    log:
+        f"{S}/logs/draw_effects/{{item}}.log",
+    benchmark:
+        f"{S}/benchmarks/draw_effects/{{item}}.tsv"
+    wildcard_constraints:
+        item=EFFECTS,
+    conda:
+        "../../envs/diagrams.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("plot_figure", "mem_mb", 2000),
+        runtime=resource("plot_figure", "runtime", 10),
+    params:
+        code=code("draw_effects"),
+        scale=SCALE,
+        root=scores_root,
+        settings=settings_options,
+        view=VIEW,
+    shell:
+        "python {input.script:q} --spec {input.spec:q} --scale {params.scale:q} --scores-root {params.root:q} "
+        "{params.settings:q} --ledger {input.ledger:q} --out-pdf {output.pdf:q} --out-png {output.png:q} > {log:q} 2>&1"
 
 
 rule make_document:

@@ -296,6 +296,8 @@ def render_document(
 # What a figure shows, by the key of its spec: of the engine, or of scores.
 DRAWN = {
     "masks": "A row's token sees the columns that are filled. Drawn from the predicates that training uses.",
+    "simulation": "Simulated, with no score of any model.",
+    "effects": "From the table of claims.",
     "diagram": "Drawn from the engine: the rows that its data forms build, and what the objective does with them.",
 }
 PLOTTED = {

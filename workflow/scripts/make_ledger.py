@@ -272,6 +272,21 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
+def read_ledger(path: Path, scale: str) -> dict:
+    """What this script wrote of a scale, for the page and the figure."""
+    try:
+        ledger = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run make_ledger") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}); run make_ledger again") from None
+    if not isinstance(ledger, dict) or not isinstance(ledger.get("claims"), list) or "summary" not in ledger:
+        raise UserError(f"{path}: holds no 'claims' and 'summary'; run make_ledger again")
+    if ledger.get("scale", scale) != scale:
+        raise UserError(f"{path}, key 'scale': {ledger['scale']!r} where {scale!r} is expected; run it again")
+    return ledger
+
+
 def read_found(path: Path) -> dict:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ it, so it is read where it lies, or copied together with its folder.
 import argparse
 import base64
 import csv
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import make_ledger
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from make_table import MISSING, file_list, html_table
+from plan.figure_specs import WITHOUT_RUNS
 from report import comparisons
 from report.html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
 from report.scores import BY_UPDATE, group_paths, read_content
@@ -157,6 +157,8 @@ def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
 KINDS_OF_FIGURES = {
     "masks": "Grids that show which token sees which in attention",
     "diagram": "Diagram",
+    "simulation": "Line charts of the share of false verdicts by interval, simulated, a panel for each number of seeds",
+    "effects": "Dot chart of the difference of every claim with its interval, at each scale and as published",
     "training": "Line chart of a signal of pre-training by step",
     "bars": "Bar chart",
     "cost": "Scores over the operations of pre-training, one line for each method",
@@ -170,8 +172,8 @@ def alternative(spec: dict, context: Context) -> str:
         place = "epoch" if spec["columns"][0]["metric"].endswith(BY_UPDATE) else "layer"
         words = f"Line chart of {spec['columns'][0]['metric'].split('-by-')[0]} by {place}"
         return f"{words}: {spec['title']}. {'; '.join(curve_words(spec, context))}."
-    if kind in ("masks", "diagram"):
-        panels = spec["masks"] if kind == "masks" else spec["diagram"].get("panels", [])
+    if kind in WITHOUT_RUNS:
+        panels = spec["masks"] if kind == "masks" else spec[kind].get("panels", [])
         named = [panel["title"] for panel in panels if "title" in panel]
         return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}." + (f" Panels: {'; '.join(named)}." if named else "")
     lines = (
@@ -224,20 +226,6 @@ def curve_words(spec: dict, context: Context) -> list[str]:
 
 
 # --- claims and audit -----------------------------------------------------------------------------------------------
-
-
-def read_ledger(path: Path, context: Context) -> dict:
-    try:
-        ledger = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; run make_ledger") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}); run make_ledger again") from None
-    if not isinstance(ledger, dict) or not isinstance(ledger.get("claims"), list) or "summary" not in ledger:
-        raise UserError(f"{path}: holds no 'claims' and 'summary'; run make_ledger again")
-    if ledger.get("scale", context.scale) != context.scale:
-        raise UserError(f"{path}, key 'scale': {ledger['scale']!r} where {context.scale!r} is expected; run it again")
-    return ledger
 
 
 def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
@@ -604,7 +592,7 @@ def main() -> None:
         figures_section(in_order(figure_specs, names), context, args.figures, args.out),
     ]
     if args.claims:
-        sections.append(claims_section(read_ledger(args.claims, context), context, args.out))
+        sections.append(claims_section(make_ledger.read_ledger(args.claims, context.scale), context, args.out))
     if args.audit:
         sections.append(audit_section(read_csv(args.audit), context, {**table_specs, **figure_specs}))
     sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]

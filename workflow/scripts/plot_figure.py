@@ -1,7 +1,9 @@
 """Draw one figure of a paper from scores, summaries of trainings or attention predicates.
 
-What a spec holds says which kind of figure it is: `masks` who sees whom, `training` a signal by step, `bars` languages,
-`cost` quality against cost; the rest are curves by layer or epoch. draw_diagram.py draws those with `diagram`.
+What a spec holds says which kind of figure it is: `masks` who sees whom,
+`simulation` how often intervals are wrong, `training` a signal by step, `bars` languages,
+`cost` quality against cost; the rest are curves by layer or epoch. draw_diagram.py draws those with
+`diagram`, draw_effects.py those with `effects`.
 """
 
 import argparse
@@ -11,11 +13,17 @@ from types import ModuleType
 import matplotlib.pyplot as plt
 
 from common.errors import run_main
-from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_training
+from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_simulation, figure_training
 from report.figure_style import save
 from report.tables import Context, add_context_arguments, load_context, load_spec
 
-KINDS = {"masks": figure_masks, "training": figure_training, "bars": figure_bars, "cost": figure_cost}
+KINDS = {
+    "masks": figure_masks,
+    "simulation": figure_simulation,
+    "training": figure_training,
+    "bars": figure_bars,
+    "cost": figure_cost,
+}
 
 
 def kind_of(spec: dict) -> ModuleType:
@@ -28,7 +36,7 @@ def draw(spec: dict, context: Context) -> plt.Figure:
 
 def missing_lines(spec: dict, context: Context) -> list[tuple[str, str, str, str]]:
     """What a figure cannot show, for the appendix: (group, row, what, reason)."""
-    return [] if "diagram" in spec else kind_of(spec).missing(spec, context)
+    return [] if {"diagram", "effects"} & set(spec) else kind_of(spec).missing(spec, context)
 
 
 def main() -> None:

@@ -15,12 +15,14 @@ KEYS = ("paper", "item", "title", "notes")
 KINDS = {
     "masks": (),
     "diagram": (),
+    "simulation": (),
+    "effects": (),
     "training": ("groups", "colours"),
     "bars": ("published", "columns", "groups", "colours"),
     "cost": ("published", "columns", "groups", "colours"),
 }
 DRAWN_TASKS = ("classification", "translation")  # kinds of tasks whose fine-tuning a diagram knows
-WITHOUT_RUNS = ("masks", "diagram")  # they show no number
+WITHOUT_RUNS = ("masks", "diagram", "simulation", "effects")  # they read no score; effects are those of the claims
 
 
 def published_files(spec: dict) -> list[str]:

@@ -129,6 +129,8 @@ CANDIDATES: dict[str, Callable[[list[np.ndarray], np.random.Generator], Interval
     "BCa of pre-trainings": corrected_percentiles,
 }
 
+RESAMPLED = ("stretched percentiles of all seeds", "hierarchical percentiles", "BCa of pre-trainings")  # slow ones
+
 
 def wrong(
     candidate: str, noise: str, design: Design, of_training: float, of_tuning: float, trials: int, seed: int = 0

@@ -251,7 +251,9 @@ def load_spec(path: str | Path) -> dict:
         return spec
     if isinstance(spec, dict) and "compare" in spec:  # the plan checks what it names
         return spec
-    if isinstance(spec, dict) and {"diagram", "training"} & set(spec):  # no columns: plan and schema check them
+    if isinstance(spec, dict) and {"diagram", "training", "simulation", "effects"} & set(
+        spec
+    ):  # no columns: plan and schema check them
         return spec
     check_keys(str(path), spec, "spec", SPEC_KEYS | FIGURE_KEYS)
     if not spec["columns"] or not spec["groups"]:
