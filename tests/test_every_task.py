@@ -36,7 +36,7 @@ SETTINGS_OF = {
     "conll-ner": ["cross-lingual-transfer", "train-all"],
     "mlqa": ["cross-lingual-transfer", "g-xlt", "translate-train", "translate-train-all"],
     "paws-x": ["cross-lingual-transfer", "translate-train-all"],
-    "tatoeba": ["best-xnli-model", "retrieval-fine-tuned", "zero-shot-retrieval"],
+    "tatoeba": ["best-xnli-model", "retrieval-fine-tuned", "zero-shot-retrieval", "zero-shot-retrieval-centred"],
     "tydiqa-goldp": ["cross-lingual-transfer", "translate-train-all"],
     "ud-pos": ["cross-lingual-transfer"],
     "wikiann-ner": ["cross-lingual-transfer"],
@@ -103,17 +103,17 @@ def weights_of(tiny, task: str, job: str, name: str = "xlm-r") -> Path:
         files = {"recipe": recipe_file(tiny, *trained, name), "encoder": tiny.folder / "encoder.safetensors"}
         files |= {"spm": tiny.spm, "out": out, "dev_json": out.with_suffix(".json")}
         if trained[1] in bitext_settings(CONFIG, trained[0]):
-            call(finetune_retrieval, **files, bitext=clean_bitext(tiny, *trained), seed=1)
+            call(finetune_retrieval, **files, bitext=clean_bitext(tiny, *trained, "bitext"), seed=1)
         else:
             call(finetune, **files, raw=tiny.raw, seed=1)
         tiny.done[(*trained, name)] = out
     return tiny.done[(*trained, name)]
 
 
-def clean_bitext(tiny, task: str, job: str) -> list[Path]:
-    """Sentence pairs as they lie in the corpus, made of the lines of retrieval."""
+def clean_bitext(tiny, task: str, job: str, use: str) -> list[Path]:
+    """Sentence pairs as they lie in the corpus, made of the lines of retrieval, read backwards."""
     paths = []
-    for pair, corpora in resolve_recipe(CONFIG, task, job, "xlm-r")["bitext"]["corpora"].items():
+    for pair, corpora in resolve_recipe(CONFIG, task, job, "xlm-r")[use]["corpora"].items():
         (code,) = set(pair.split("-")) - {"en"}
         l3 = CONFIG.languages[code].tatoeba
         sides = {
@@ -123,18 +123,24 @@ def clean_bitext(tiny, task: str, job: str) -> list[Path]:
         pairs = list(zip(*(sides[own] for own in pair.split("-")), strict=True))
         for corpus in corpora:
             path = tiny.folder / "bitext" / corpus / pair / "0.clean.tsv.zst"
-            path.parent.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with zst_writer(path) as out:
-                out.writelines(f"{a}\t{b}\n" for a, b in pairs)
+                out.writelines(f"{backwards(a)}\t{backwards(b)}\n" for a, b in pairs)
             path.with_name("0.clean.json").write_text(json.dumps({"out": {"documents": len(pairs)}}))
             paths.append(path)
     return paths
+
+
+def backwards(line: str) -> str:
+    return " ".join(reversed(line.split())) + " ."
 
 
 def predicted(tiny, task: str, job: str, batch: int, name: str = "xlm-r", **options) -> Path:
     out = tiny.folder / f"{task}.{job}.{name}.{batch}"
     files = {"recipe": recipe_file(tiny, task, job, name), "model": weights_of(tiny, task, job, name)}
     about = {"run": "tiny", "scale": "smoke", "seed": 1}
+    if "centre" in resolve_recipe(CONFIG, task, job, name):
+        options["bitext"] = clean_bitext(tiny, task, job, "centre")
     call(predict, **files, spm=tiny.spm, raw=tiny.raw, **about, batch=batch, out=out, **options)
     return out
 
@@ -154,6 +160,12 @@ def test_a_task_is_predicted_alike_at_every_batch_size_and_scored(tiny, task, jo
     assert found >= {(language, metric) for language in resolved["languages"] for metric in resolved["metrics"]}
     assert scored["setting"] == job and all(0 <= one["value"] <= 100 for one in scored["scores"])
     assert all(one["chance"] is not None and one["n"] > 0 for one in scored["scores"])
+    if "centre" in resolved:
+        centre = scored["centred"]
+        assert "|layer=chosen/2|pooling=mean|centred=ernie-m-base/1000|" in scored["signature"]
+        assert centre["layer"] == centre["accuracy"].index(max(centre["accuracy"]))
+        assert {one["layer"] for one in scored["scores"] if one["direction"] == "both"} == {centre["layer"]}
+        assert sorted(centre["pairs"]) == sorted(resolved["languages"]) and min(centre["pairs"].values()) > 10
     if "bitext" in resolved:
         assert "|train=de+hi+zh|" in scored["signature"]
     trained = trained_as(CONFIG, task, job)
@@ -167,7 +179,7 @@ def test_every_task_and_setting_stands_above():
     for task in ("wmt14-en-de", "wmt14-en-fr"):  # test_translate.py runs these
         assert settings.pop(task) == ["pretrained-init", "random-init"]
     assert settings == SETTINGS_OF
-    assert len(SETTINGS_OF) == 11 and len(JOBS) == 24
+    assert len(SETTINGS_OF) == 11 and len(JOBS) == 25
 
 
 @pytest.mark.parametrize(

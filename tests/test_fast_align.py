@@ -252,8 +252,9 @@ def test_a_table_says_why_an_aligner_has_no_score_of_another_task(repository, tm
     (row,) = (row for row in table.rows if row.run == "fast-align")
     *others, aligned = row.cells
     assert (aligned.summary.mean, aligned.summary.n, row.expected_seeds) == (7.5, 1, 1)
-    for cell, task in zip(others, ("tatoeba", "bucc"), strict=True):
-        needs = f"task {task}, {SETTING}, needs one"
+    asked = (("tatoeba", SETTING), ("tatoeba", f"{SETTING}-centred"), ("bucc", SETTING))
+    for cell, (task, setting) in zip(others, asked, strict=True):
+        needs = f"task {task}, {setting}, needs one"
         assert cell.reason == f"run fast-align aligns words and has no model: {needs}"
 
 

@@ -822,6 +822,7 @@ def test_a_plain_make_trains_little_for_the_new_tables(repository):
         ("xlm-r", "conll-ner", "train-all"),
         *((run, "tatoeba", BEST) for run in ("xlm", "xlm-r")),
         *((run, "tatoeba", "retrieval-fine-tuned") for run in ("random-init", "xlm", "xlm-r")),
+        *((run, "tatoeba", "zero-shot-retrieval-centred") for run in ("random-init", "xlm", "xlm-r")),
     }
 
 

@@ -629,14 +629,14 @@ def finetune_files(wildcards):
     return task_files(wildcards, plan.recipes.TRAIN_PARTS)
 
 
-def finetune_bitext(suffix):
-    """The clean sentence pairs that retrieval is fine-tuned on, or their counts."""
+def recipe_bitext(use, suffix):
+    """The clean sentence pairs, or their counts, that retrieval is fine-tuned on (`bitext`) or centred on (`centre`)."""
 
     def files(wildcards):
         resolved = plan.recipes.resolve_recipe(
             PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
         )
-        corpora = resolved["bitext"]["corpora"]
+        corpora = resolved.get(use, {}).get("corpora", {})
         stems = bitext_texts(
             (corpus, pair) for pair, names in corpora.items() for corpus in names
         )

@@ -70,8 +70,8 @@ rule finetune_retrieval:
         recipe=recipe,
         encoder=encoder,
         vocabulary=run_vocabulary,
-        bitext=finetune_bitext("clean.tsv.zst"),
-        counts=finetune_bitext("clean.json"),
+        bitext=recipe_bitext("bitext", "clean.tsv.zst"),
+        counts=recipe_bitext("bitext", "clean.json"),
     output:
         model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
@@ -102,6 +102,8 @@ rule predict:
         model=model,
         vocabulary=run_vocabulary,
         files=predict_files,
+        bitext=recipe_bitext("centre", "clean.tsv.zst"),
+        bitext_counts=recipe_bitext("centre", "clean.json"),
     output:
         predictions=directory(
             "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
@@ -126,7 +128,8 @@ rule predict:
     shell:
         "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --model {input.model:q} "
         "--spm {input.vocabulary:q} --raw {params.raw:q} --run {wildcards.run:q} --scale {wildcards.scale:q} "
-        "--seed {wildcards.seed:q} --counts {params.counts:q} --threads {threads:q} --out {output.predictions:q} > {log:q} 2>&1"
+        "--seed {wildcards.seed:q} --counts {params.counts:q} --threads {threads:q} --bitext {input.bitext:q} "
+        "--out {output.predictions:q} > {log:q} 2>&1"
 
 
 # In place of predict, for runs that have no model; lists no code either: the run's `numerics` is raised by hand.

@@ -150,16 +150,17 @@ def parse_arguments() -> SimpleNamespace:
 
 def find_sources(paths: Sequence[Path], recipe: Recipe) -> list[Source]:
     """The given shards by pair of languages, in an order that the command line does not change."""
-    wanted = {(pair, corpus) for pair, corpora in recipe.bitext["corpora"].items() for corpus in corpora}
+    named = recipe.centre or recipe.bitext
+    wanted = {(pair, corpus) for pair, corpora in named["corpora"].items() for corpus in corpora}
     found: dict[str, list[Path]] = {}
     for path in sorted(paths, key=lambda path: (path.parent, len(path.name), path.name)):
         pair, corpus = path.parent.name, path.parent.parent.name
         if (pair, corpus) not in wanted or not path.name.endswith(SUFFIX):
-            raise UserError(f"{path}: not a shard <corpus>/<pair>/<shard>{SUFFIX} of the recipe's bitext.corpora")
+            raise UserError(f"{path}: not a shard <corpus>/<pair>/<shard>{SUFFIX} of the recipe's corpora")
         found.setdefault(pair, []).append(path)
     for pair, corpus in sorted(wanted):
         if corpus not in {path.parent.parent.name for path in found.get(pair, [])}:
-            raise UserError(f"--bitext: no shard of {corpus} {pair}, which the recipe's bitext.corpora names; add it")
+            raise UserError(f"--bitext: no shard of {corpus} {pair}, which the recipe's corpora name; add it")
     sources = [Source(pair, own, [count_of(path) for path in own]) for pair, own in sorted(found.items())]
     for source in sources:
         if source.size * HELD_OUT < 1:

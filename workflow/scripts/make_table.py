@@ -149,7 +149,23 @@ def row_notes(row: Row, table: Table) -> list[str]:
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
             "so both show the same scores."
         )
-    return notes + lacking_seeds(row, table) + seeds_that_learnt_nothing(row)
+    return notes + chosen_layers(row) + lacking_seeds(row, table) + seeds_that_learnt_nothing(row)
+
+
+def chosen_layers(row: Row) -> list[str]:
+    """At which layer a row retrieves, where pairs chose it for each seed."""
+    notes = []
+    for (task, setting), layer_of in row.layers.items():
+        seeds_of: dict[int, list[str]] = {}
+        for seed, layer in sorted(layer_of.items()):
+            seeds_of.setdefault(layer, []).append(str(seed))
+        words = [
+            f"layer {layer} of seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
+            for layer, seeds in sorted(seeds_of.items())
+        ]
+        layers = "; ".join(words) if len(seeds_of) > 1 else f"layer {next(iter(seeds_of))}"
+        notes.append(f"{task} {setting}: {layers}, chosen on pairs of training text.")
+    return notes
 
 
 def seeds_that_learnt_nothing(row: Row) -> list[str]:

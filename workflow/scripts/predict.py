@@ -4,15 +4,22 @@ Never looks at an answer of the test part: from the files that hold them it take
 Mining sets its threshold on dev. Writes a folder, whole or not at all: test-<language>.tsv in XTREME's submission
 format, and predictions.json, which says to which model and inputs they belong. Retrieval and alignment add
 layers-<language>.tsv: every layer.
+
+Centred retrieval subtracts from each state, at every layer, the mean of its language. Means, and the layer that
+retrieves best after it, are of `pairs` sentence pairs of each language with English, spread evenly over its corpora:
+training text, never a test. English has a mean for each language, that of the translations: the two means differ in the
+language alone and not in what is talked about.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
@@ -32,9 +39,19 @@ from finetune import (
     pick_device,
     question_windows,
 )
+from finetune_retrieval import Sentences, Source, find_sources, held_out_rows, read_pairs
 from tasks import task_module, tatoeba, word_alignment
 from tasks.bucc import Piles
 from tasks.recipe import FINETUNED_KINDS, Recipe, load_recipe, raw_paths
+
+
+@dataclass
+class Centre:
+    """What centred retrieval takes from its sentence pairs."""
+
+    means: dict[str, tuple[Tensor, Tensor]]  # language: of its sentences, and of their English; (layers, D) in fp64
+    layer: int
+    described: dict
 
 
 def main() -> None:
@@ -54,16 +71,31 @@ def main() -> None:
     enforce = args.counts == "upstream"
     test = module.read_test(paths, recipe.languages, recipe.expected("test", enforce))
     dev = module.read_dev(paths, recipe.languages, recipe.expected("dev", enforce)) if recipe.kind == "mining" else {}
+    centre = None
+    if recipe.centre:
+        centre = find_centre(find_sources(args.bitext, recipe), test, recipe, encoder, tokenizer, args.batch, device)
+    elif args.bitext:
+        raise UserError(f"--bitext: {recipe.task} {recipe.setting} centres nothing; leave it out")
     with atomic_folder(args.out) as folder:
         described = {}
         for language in recipe.languages:
             examples = test[language]
             described[language] = {"n": len(module.gold_of(examples)), "inputs_sha256": module.inputs_of(examples)}
             described[language] |= predict_language(
-                folder, language, examples, dev.get(language), recipe, encoder, head, tokenizer, args.batch, device
+                folder,
+                language,
+                examples,
+                dev.get(language),
+                centre,
+                recipe,
+                encoder,
+                head,
+                tokenizer,
+                args.batch,
+                device,
             )
             print(f"{recipe.task} {language}: {described[language]['n']} predicted", flush=True)
-        write_json(folder / "predictions.json", describe(args, recipe, encoder, metadata, described))
+        write_json(folder / "predictions.json", describe(args, recipe, encoder, metadata, centre, described))
 
 
 def parse_arguments() -> SimpleNamespace:
@@ -72,6 +104,9 @@ def parse_arguments() -> SimpleNamespace:
     parser.add_argument("--model", required=True, help="fine-tuned weights; for retrieval the encoder's")
     parser.add_argument("--spm", required=True, help="vocabulary that the encoder was trained with")
     parser.add_argument("--raw", required=True, help="folder of downloads, laid out <host>/<path>")
+    parser.add_argument(
+        "--bitext", nargs="*", default=[], type=Path, help="clean shards <corpus>/<pair>/<shard>, of centred retrieval"
+    )
     parser.add_argument("--run", required=True, help="name of the pre-training run, for the record")
     parser.add_argument("--scale", required=True, help="name of the scale, for the record")
     parser.add_argument("--seed", required=True, type=int, help="evaluation seed, for the record")
@@ -112,6 +147,7 @@ def predict_language(
     language: str,
     examples,
     dev,
+    centre: Centre | None,
     recipe: Recipe,
     encoder: Encoder,
     head: nn.Module | None,
@@ -135,8 +171,9 @@ def predict_language(
         part = DevSet(question_windows(tokenizer, examples, recipe.recipe, max_length), examples)
         module.write_predictions(path, answers(encoder, head, part, recipe, code, batch_rows, device))
     elif recipe.kind == "retrieval":
-        by_layer = retrieve(examples, code, max_length, encoder, tokenizer, batch_rows, device)
-        layer = recipe.recipe.layer_of(encoder.config.layers)
+        means = centre.means[code] if centre else None
+        by_layer = retrieve(examples, code, max_length, encoder, tokenizer, batch_rows, device, means)
+        layer = centre.layer if centre else recipe.recipe.layer_of(encoder.config.layers)
         module.write_predictions(path, by_layer["en-xx", layer])
         tatoeba.write_layer_predictions(folder / f"layers-{language}.tsv", by_layer)
     elif recipe.kind == "alignment":
@@ -164,16 +201,74 @@ def retrieve(
     tokenizer: Tokenizer,
     batch_rows: int,
     device: str,
+    means: tuple[Tensor, Tensor] | None = None,
 ) -> dict[tuple[str, int], list[int]]:
     """Nearest line numbers by (direction, layer). The states of a language stay in memory, and only for its turn."""
+    rows = [sentence_rows(tokenizer, side, max_length) for side in pair]
+    states = states_of(rows, language, encoder, batch_rows, device)
+    return nearest_by_layer(*(centred(*one) for one in zip(states, means, strict=True)) if means else states)
+
+
+def states_of(
+    sides: Sequence[list[list[int]]], language: str, encoder: Encoder, batch_rows: int, device: str
+) -> tuple[Tensor, Tensor]:
+    """(layers, N, D) of the foreign rows and of the English ones."""
     foreign, english = (
-        mean_states(encoder, sentence_rows(tokenizer, side, max_length), code, batch_rows, device)
-        for side, code in zip(pair, (language, "en"), strict=True)
+        mean_states(encoder, rows, code, batch_rows, device) for rows, code in zip(sides, (language, "en"), strict=True)
     )
+    return foreign, english
+
+
+def nearest_by_layer(foreign: Tensor, english: Tensor) -> dict[tuple[str, int], list[int]]:
     answers = {}
     for layer, (foreign_ND, english_ND) in enumerate(zip(foreign, english, strict=True)):
         answers["en-xx", layer], answers["xx-en", layer] = nearest(english_ND, foreign_ND)
     return answers
+
+
+def centred(states_LND: Tensor, mean_LD: Tensor) -> Tensor:
+    return (states_LND.double() - mean_LD[:, None]).float()
+
+
+def find_centre(
+    sources: Sequence[Source],
+    test: dict[str, tuple[list[str], list[str]]],
+    recipe: Recipe,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    batch_rows: int,
+    device: str,
+) -> Centre:
+    """Means of each language, and the layer with the highest accuracy on the pairs after subtracting them: the mean
+    over languages and both directions, of equals the lowest layer."""
+    means, kept, left_out, found = {}, {}, {}, []
+    for source in sources:
+        language = source.language
+        lines, left_out[language] = centre_lines(source, test[language], recipe.centre["pairs"])
+        if len(lines) < 2:
+            raise UserError(f"{source.paths[0].parent}: {len(lines)} pairs that are no test; at least 2 are needed")
+        pairs = Sentences(lines, torch.arange(len(lines)), source.pair.startswith("en-"))
+        rows = held_out_rows(pairs, tokenizer, longest_row(recipe, encoder))
+        kept[language] = len(rows.english)
+        states = states_of((rows.foreign, rows.english), language, encoder, batch_rows, device)
+        means[language] = tuple(side.double().mean(1) for side in states)
+        answers = nearest_by_layer(*(centred(*one) for one in zip(states, means[language], strict=True)))
+        own = range(kept[language])
+        right = {key: sum(i == j for i, j in zip(numbers, own, strict=True)) for key, numbers in answers.items()}
+        layers = range(len(states[0]))
+        found.append([50 * sum(right[way, layer] for way in tatoeba.DIRECTIONS) / len(own) for layer in layers])
+    accuracy = [sum(of_layer) / len(found) for of_layer in zip(*found, strict=True)]
+    described = {"run": recipe.centre["run"], "pairs": kept, "left_out": left_out, "accuracy": accuracy}
+    return Centre(means, accuracy.index(max(accuracy)), described)
+
+
+def centre_lines(source: Source, test: tuple[list[str], list[str]], count: int) -> tuple[list[bytes], int]:
+    """`count` lines of a source, spread evenly, but those with a sentence of the test, and how many these are."""
+    count = min(count, source.size)
+    lines = read_pairs(source, [(i + 1) * source.size // count - 1 for i in range(count)])
+    tested = {sentence.strip().encode() for side in test for sentence in side}
+    free = [line for line in lines.values() if not any(side.strip() in tested for side in line.split(b"\t"))]
+    return free, len(lines) - len(free)
 
 
 def mine(
@@ -201,8 +296,11 @@ def mine(
     return [(score, pair) for score, pair in candidates if None not in pair]
 
 
-def describe(args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], languages: dict) -> dict:
+def describe(
+    args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], centre: Centre | None, languages: dict
+) -> dict:
     pretrain_seed = metadata.get("pretrain_seed", metadata.get("seed"))
+    layer = None if recipe.recipe.layer is None else recipe.recipe.layer_of(encoder.config.layers)
     return {
         "run": args.run,
         "scale": args.scale,
@@ -218,7 +316,8 @@ def describe(args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], l
         "commit": metadata.get("commit"),
         "dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
         "layers": encoder.config.layers,
-        "layer": None if recipe.recipe.layer is None else recipe.recipe.layer_of(encoder.config.layers),
+        "layer": centre.layer if centre else layer,
+        **({"centred": centre.described} if centre else {}),
         "selection": json.loads(metadata["selection"]) if "selection" in metadata else None,
         "languages": languages,
     }

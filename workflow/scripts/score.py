@@ -110,6 +110,7 @@ def score_folder(args: SimpleNamespace) -> dict:
         "dtype": described.get("dtype"),
         "selection": described.get("selection"),
         "signature": signature(recipe, described),
+        **({"centred": described["centred"] | {"layer": described["layer"]}} if recipe.centre else {}),
         "scores": scores,
         **({"items": items} if items else {}),
     }
@@ -262,7 +263,9 @@ def signature(recipe, described: dict) -> str:
             f"transport={recipe.recipe.iterations}{'/clamped' if recipe.recipe.clamp else ''}",
         ]
     elif recipe.kind in ("retrieval", "mining"):
-        parts += [f"layer={described['layer']}/{described['layers']}", "pooling=mean"]
+        layer = "chosen" if recipe.centre else described["layer"]
+        parts += [f"layer={layer}/{described['layers']}", "pooling=mean"]
+        parts += [f"centred={recipe.centre['run']}/{recipe.centre['pairs']}"] if recipe.centre else []
         parts += ["similarity=cosine" if recipe.kind == "retrieval" else f"margin=ratio/{recipe.recipe.neighbours}"]
     elif not recipe.model:
         parts += [f"dev={recipe.recipe.selection.removesuffix('_dev')}", f"train={'+'.join(recipe.train_languages)}"]

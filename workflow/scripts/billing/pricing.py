@@ -754,6 +754,7 @@ class Pricing:
         sides = 2 if recipe["kind"] in ENCODER_KINDS else 1
         parts = ("test", "dev") if recipe["kind"] == "mining" else ("test",)
         rows = sum(self.rows_of(recipe, part, code.split("-")[0]) for part in parts for code in recipe["languages"])
+        rows += recipe.get("centre", {}).get("pairs", 0) * len(recipe["languages"])
         found.tokens = rows * sides * length
         found.flops = forward(model, found.tokens, length)
         found.basis = f"{sides * rows:,.0f} rows of {length:.0f} tokens (assumed)"

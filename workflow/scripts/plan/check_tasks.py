@@ -40,6 +40,10 @@ def check_task(config: Config, name: str) -> None:
                 raise UserError(f"{where}.model.setting: {model['setting']} trains no one model itself; name another")
         elif "bitext" in how:
             _check_bitext(config, task["kind"], how, where)
+        elif centre := how.get("centre"):
+            if task["kind"] != "retrieval" or how["train"]:
+                raise UserError(f"{where}.centre: is for kind retrieval with nothing to train; remove the key")
+            _check_pairs(config, centre["run"], f"{where}.centre.run")
         elif task["kind"] == "translation" and how["train"] != "all":
             raise UserError(f"{where}.train: a translation model is trained on all its pairs; write all")
         elif how["train"] and task["kind"] in ENCODER_KINDS:
@@ -97,10 +101,14 @@ TRANSLATION_KEYS = (
 def _check_bitext(config: Config, kind: str, how: dict, where: str) -> None:
     if kind != "retrieval" or how["train"] != "all":
         raise UserError(f"{where}.bitext: is for one model (train: all) of a task of kind retrieval; remove the key")
-    check_known(how["bitext"], config.runs, f"{where}.bitext", "run")
-    pairs = config.runs[how["bitext"]].get("data", {}).get("bitext")
+    _check_pairs(config, how["bitext"], f"{where}.bitext")
+
+
+def _check_pairs(config: Config, run: str, where: str) -> None:
+    check_known(run, config.runs, where, "run")
+    pairs = config.runs[run].get("data", {}).get("bitext")
     if not pairs or "limit" in pairs:
-        raise UserError(f"{where}.bitext: run '{how['bitext']}' has no sentence pairs or limits them; name another")
+        raise UserError(f"{where}: run '{run}' has no sentence pairs or limits them; name another")
 
 
 def check_spec(config: Config, spec: dict, shown: str) -> None:

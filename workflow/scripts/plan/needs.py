@@ -47,7 +47,7 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
 
     Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects, tasks
     and settings that nothing computes yet, tasks in none of whose languages this scale evaluates, and settings that
-    train on sentence pairs where it has none.
+    rest on sentence pairs where it has none.
     """
     if "compare" in spec:  # the columns that it takes from tables of scores
         return sorted({need for other in compare_specs.score_specs(config.root, spec) for need in needs(config, other)})
@@ -74,7 +74,8 @@ def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str
 def has_pairs(config: Config, task: str, setting: str) -> bool:
     if config.tasks[task]["kind"] == "translation":
         return bool(translation_corpora(config, config.tasks[task]["bitext"]))
-    run = config.tasks[task]["settings"][setting].get("bitext")
+    how = config.tasks[task]["settings"][setting]
+    run = how.get("bitext") or how.get("centre", {}).get("run")
     return run is None or bool(recipe_bitext(config, run, task_languages(config, task))["corpora"])
 
 

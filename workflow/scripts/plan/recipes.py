@@ -211,6 +211,12 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
         resolved["bitext"] = recipe_bitext(config, how["bitext"], resolved["languages"])
         with_english = {code for pair in resolved["bitext"]["corpora"] for code in pair.split("-")}
         resolved["train_languages"] = [code for code in resolved["languages"] if code in with_english]
+    if "centre" in how:
+        corpora = recipe_bitext(config, how["centre"]["run"], resolved["languages"])["corpora"]
+        resolved["centre"] = how["centre"] | {"corpora": corpora}
+        resolved["languages"] = [code for code in resolved["languages"] if "-".join(sorted(("en", code))) in corpora]
+        for key in ("layer", "of"):  # it is chosen on the pairs
+            resolved["recipe"].pop(key, None)
     languages_of = dict.fromkeys(PARTS, resolved["languages"])
     switched = ["en"] if resolved["recipe"].get("code_switch") else []
     languages_of["train"] = [*resolved["train_languages"], *switched]

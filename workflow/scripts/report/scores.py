@@ -13,7 +13,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -255,6 +255,7 @@ class Results:
     by_seed: Mapping[int, list[Score]]
     expected_seeds: tuple[int, ...]
     selection: str | None = None  # the rule that chose the weights; None where nothing was fine-tuned
+    layers: Mapping[int, int] = field(default_factory=dict)  # seed -> the layer of retrieval, where pairs chose it
 
     @cached_property
     def by_name(self) -> dict[int, dict[tuple[str, str], list[Score]]]:
@@ -370,15 +371,17 @@ class Results:
 
 def load_results(paths: Mapping[int, Path], scale: str) -> Results:
     """Read the score files of one run x task x setting (seed -> path); files that do not exist are missing seeds."""
-    by_seed, firsts, rules = {}, {}, {}
+    by_seed, firsts, rules, layers = {}, {}, {}, {}
     for seed in sorted(paths):
         path = paths[seed]
         if path.exists():
             content = read_content(path, scale)
+            if "centred" in content:
+                layers[seed] = content["centred"]["layer"]
             by_seed[seed] = scores_of(content, path)
             firsts[path], rules[path] = by_seed[seed][0], selection_of(content, path)
     check_agreement(firsts, rules, "seeds")
-    return Results(by_seed, tuple(sorted(paths)), next(iter(rules.values()), None))
+    return Results(by_seed, tuple(sorted(paths)), next(iter(rules.values()), None), layers)
 
 
 def load_parts(parts: Mapping[str, Mapping[int, Path]], scale: str) -> Results:

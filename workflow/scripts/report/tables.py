@@ -169,6 +169,7 @@ class Row:
     expected_seeds: int = 0
     lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
+    layers: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)  # seed -> the layer chosen
     at_chance: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     errata: list[str] = field(default_factory=list)
 
@@ -751,6 +752,9 @@ def build(spec: dict, context: Context) -> Table:
                 }
                 row.selection |= {
                     (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
+                }
+                row.layers |= {
+                    (part.task, setting_of(part, entry)): dict(one.layers) for part, one in behind.items() if one.layers
                 }
                 for part, one in behind.items():
                     if seeds := seeds_at_chance(part, one):

@@ -95,6 +95,7 @@ class Recipe:
     train_limit: int | None = None  # training rows in all, drawn with a fixed seed
     model: dict[str, str] | None = None  # task and setting whose fine-tuned weights predict
     bitext: dict | None = None  # retrieval: a run, and alpha and corpora of its pairs; translation: the corpora
+    centre: dict | None = None  # retrieval: a run, corpora of its pairs, and how many pairs give means and layer
 
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
@@ -151,6 +152,10 @@ def _check(recipe: Recipe, path: str) -> None:
         for key in ("beam", "snapshots"):
             require((getattr(hyper, key) or 0) > 0, f"recipe.{key}", "a positive number is needed")
         require(hyper.max_length > 2, "recipe.max_length", "at least 3: a piece between the two marks")
+        return
+    if recipe.centre:
+        ok = recipe.kind == "retrieval" and hyper.layer is None and recipe.centre.get("pairs", 0) > 1
+        require(ok, "centre", "is for retrieval, needs 2 `pairs` or more, and chooses recipe.layer itself")
         return
     if recipe.kind not in FINETUNED_KINDS:
         ok = hyper.layer is not None and hyper.of is not None and 0 <= hyper.layer <= hyper.of
