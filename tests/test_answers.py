@@ -9,6 +9,7 @@ from common.errors import UserError
 from engine import answers
 from engine.answers import Question, mlqa_tokens, squad_tokens, token_f1
 from tasks import mlqa, squad, tydiqa, xquad
+from tasks.said import check_language
 
 GITHUB = "raw.githubusercontent.com"
 MOCK = f"{GITHUB}/google-research/xtreme/master/mock_test_data"
@@ -211,9 +212,9 @@ def test_the_language_of_a_file_by_hand_is_that_of_its_context(tmp_path):
         path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "Der Hund", "qas": [item]}]}]}))
         [question] = mlqa.read_gold(path, "de-en")
         assert question.language == "de" and answers.mlqa_f1([question], {"1": "Der Hund"}) == 100
-    for language, message in (("en-de", "a file of de-en by its name"), ("German", "write one of ar, de, en")):
+    for language, message in (("en-de", "a file of de-en by its name"), ("German", "write one of en, es, de")):
         with pytest.raises(UserError, match=message):
-            mlqa.read_gold(path, language)
+            check_language("mlqa", language, path, "predictions")
 
 
 def test_bad_predictions_are_named(tmp_path):

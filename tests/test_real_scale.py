@@ -258,7 +258,7 @@ def test_three_layouts_of_wikiann_are_one(tmp_path):
         "b.conllu": "0\tBonn\tB-LOC\n1\t:\tO\n",
         "c": "de:Bonn\tB-LOC\nde::\tO\n",
     }
-    [sentences] = {tuple(panx.read_file(write(tmp_path / name, text))) for name, text in files.items()}
+    [sentences] = {tuple(panx.read_file(write(tmp_path / name, text), "de")) for name, text in files.items()}
     assert sentences == ((("Bonn", ":"), ("B-LOC", "O")),)
 
 

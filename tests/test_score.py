@@ -349,7 +349,7 @@ def test_translations_are_scored_and_how_they_came_about_is_kept(translated, tmp
     assert {(one["metric"], one["n"], one["chance"]) for one in validation} == {("sacrebleu-by-update", 200, None)}
     parts = result["signature"].split("|")
     assert parts[0] == "sacrebleu" and set(bleu.signature().split("|")) < set(parts)
-    assert {"beam=5", "penalty=1.0", "averaged=10", "version=1"} < set(parts)
+    assert {bleu.TOKENISED, "beam=5", "penalty=1.0", "averaged=10", "version=1"} < set(parts)
     path = tmp_path / "veco-large/wmt14-en-de/pretrained-init/seed-2.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(result))
@@ -383,7 +383,7 @@ def test_translations_are_scored_by_hand(translated, tmp_path):
     command = [sys.executable, score.__file__, "--task", "wmt14-en-de", "--language", "de", *files]
     subprocess.run([*map(str, command), "--out", str(tmp_path / "score.json")], check=True)
     result = json.loads((tmp_path / "score.json").read_text())
-    assert result["signature"] == bleu.signature()
+    assert result["signature"] == f"{bleu.signature()}|{bleu.TOKENISED}"
     assert result["scores"] == score.score_folder(translated)["scores"][:3]
 
 

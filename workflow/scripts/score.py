@@ -22,6 +22,7 @@ from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of
 from plan.datasets import DATASETS_TSV
 from report.scores import BY_UPDATE, packed_items
 from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
+from tasks.said import check_language
 
 CHANCES = {
     "majority": majority,
@@ -134,11 +135,12 @@ def items_of_directions(task: str, gold: list[int], found: list[list[int]]) -> d
 
 def score_file(args: SimpleNamespace) -> dict:
     module = task_module(args.task)
+    check_language(args.task, args.language, args.gold, args.predictions)
     metrics = {name: metric.chance for name, metric in module.METRICS.items()}
     gold = module.read_gold(args.gold, args.language)
     predictions = module.read_predictions(args.predictions, gold)
     scores = entries(args.task, metrics, args.language, gold, predictions, args.gold)
-    described = {"signature": bleu.signature()} if "sacrebleu" in metrics else {}
+    described = {"signature": f"{bleu.signature()}|{bleu.TOKENISED}"} if "sacrebleu" in metrics else {}
     return {"task": args.task, **described, "scores": scores}
 
 
@@ -255,7 +257,11 @@ def signature(recipe, described: dict) -> str:
     if described.get("aligner"):
         return "|".join([*parts, f"aligner={described['aligner']}", f"version={recipe.version}"])
     if recipe.kind == "translation":
-        parts += [bleu.signature(), *(f"{key}={described[key]}" for key in ("beam", "penalty", "averaged"))]
+        parts += [
+            bleu.signature(),
+            bleu.TOKENISED,
+            *(f"{key}={described[key]}" for key in ("beam", "penalty", "averaged")),
+        ]
         parts.append("curve=greedy")
     elif recipe.kind == "alignment":
         parts += [

@@ -4,6 +4,7 @@ Two BLEUs, because papers print two: sacreBLEU's, of detokenised text against th
 multi-bleu.perl, of tokenised text without case. Packages are imported where they are used: scoring starts at once.
 """
 
+import re
 import string
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
+# Of tokenised BLEU, for signatures: sacremoses follows the script as it was before November 2018, when Moses began to
+# cut the full stop from the last word of every line, also from an abbreviation.
+TOKENISED = "bleu=multi-bleu.perl/lc/tokenizer.perl.before.2018-11"
 LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -56,6 +60,20 @@ def moses(language: str) -> Callable[[str], str]:
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language, perl_parity=True), MosesTokenizer(language)
+    listed = frozenset(tokenizer.IsAlnum)
+
+    def in_words(character: str) -> bool:
+        """Perl's IsAlnum. The list of sacremoses lacks Chinese and other letters: words would be cut into them."""
+        return character in listed or character.isalpha() or character.isdecimal()
+
+    tokenizer.PAD_NOT_ISALNUM = (
+        tokenizer.PAD_NOT_ISALNUM[0],
+        lambda found: found[0] if in_words(found[0]) else f" {found[0]} ",
+    )
+    tokenizer.AGGRESSIVE_HYPHEN_SPLIT = (
+        re.compile(r"(?s)(.)-(?=(.))"),
+        lambda found: f"{found[1]} @-@ " if in_words(found[1]) and in_words(found[2]) else found[0],
+    )
 
     def tokenise(line: str) -> str:
         return tokenizer.tokenize(normalizer.normalize(f"{line}\n"), aggressive_dash_splits=True, return_str=True)

@@ -4,6 +4,7 @@ XTREME's dev is the sample of the shared task, its test the training set: the go
 A prediction file has one `foreign id<TAB>English id` a line.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +76,7 @@ def read_piles(path: str | Path, split: str, language: str, counts: dict[str, in
     foreign, english = (parse_pile(lines[name], f"{path}, {name}") for name in names[:2])
     where = f"{path}, {names[2]}"
     gold = parse_pairs(lines[names[2]], where)
+    check_ids(gold, language, where)
     check_count(len(gold), counts.get(language), where)
     check_gold(gold, {names[0]: foreign, names[1]: english}, where)
     return Piles(foreign, english, gold)
@@ -111,6 +113,15 @@ def parse_pairs(lines: Sequence[str], where: str) -> list[Pair]:
     return list(pairs)
 
 
+def check_ids(pairs: Sequence[Pair], language: str, where: str) -> None:
+    """An id as upstream writes it begins with its language, `de-000000123`."""
+    for number, pair in enumerate(pairs, start=1):
+        for id_, code in zip(pair, (language, "en"), strict=True):
+            named = re.fullmatch("([a-z]{2,3})-[0-9]+", id_)
+            if named and named[1] != code:
+                raise UserError(f"{where}, pair {number}: id {id_} is of language {named[1]}, not of {code}")
+
+
 def inputs_of(piles: Piles) -> str:
     return fingerprint([sorted(piles.foreign.items()), sorted(piles.english.items())])
 
@@ -123,7 +134,9 @@ def read_gold(path: str | Path, language: str) -> list[Pair]:
     """From the archive of the training set, or from a file of gold pairs."""
     if str(path).endswith((".tar.bz2", ".tgz", ".tar.gz", ".tar")):
         return read_piles(path, "test", language, {}).gold
-    return parse_pairs(read_lines(path), str(path))
+    pairs = parse_pairs(read_lines(path), str(path))
+    check_ids(pairs, language, str(path))
+    return pairs
 
 
 def read_predictions(path: str | Path, gold: Sequence[Pair]) -> list[Pair]:

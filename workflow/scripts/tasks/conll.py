@@ -60,6 +60,8 @@ def parse_conll(lines: Sequence[str], where: str) -> list[Sentence]:
 def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     """Gold tags from a file of the shared task, from the zip of its English part, or from one tag per line."""
     if str(path).endswith(".zip"):
+        if language != "en":
+            raise UserError(f"{path}: a zip is the English part, not of --language {language}; give the file itself")
         return gold_of(read_conll({f"test-{language}": Path(path)}, "test", [language], {})[language])
     lines = decode_latin(read_bytes(path), str(path))
     return gold_of(parse_conll(lines, str(path))) if is_table(lines) else parse_tags(lines, path, LABELS)

@@ -4,6 +4,7 @@ The released converter builds a graph of each sentence; the short rule here equa
 of the treebanks that it was compared on.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ PRECEDENCE_OF = {
 }
 # fmt: on
 ZERO_WIDTH_NON_JOINER = "\u200c"
+NUMBER = re.compile("[0-9]{1,9}")  # int() would take ٣, and 1_0 too
+EMPTY_NODE = re.compile("[0-9]{1,9}[.][0-9]{1,9}")
 
 
 class Word(NamedTuple):
@@ -62,22 +65,28 @@ def _read_line(line: str, where: str, words: list[Word], ranges: list[Range]) ->
     if len(cells) != 10:
         raise UserError(f"{where}: {len(cells)} columns instead of 10")
     word_id, form, tag, head = cells[0], cells[1], cells[3], cells[6]
-    if "." in word_id:
+    if EMPTY_NODE.fullmatch(word_id):
         return
     try:
         if "-" in word_id:
-            first, last = map(int, word_id.split("-"))
+            first, last = map(_number, word_id.split("-"))
             if first != len(words) + 1 or last < first:
                 raise UserError(f"{where}, id {word_id}: a range stands before its first word")
             ranges.append(Range(first, last, form))
             return
-        if int(word_id) != len(words) + 1:
+        if _number(word_id) != len(words) + 1:
             raise UserError(f"{where}, id {word_id}: word {len(words) + 1} expected; an id is missing or repeated")
     except ValueError:
         raise UserError(f"{where}: {word_id!r} is not a word id") from None
     if tag not in TAGS:
         raise UserError(f"{where}, id {word_id}: unknown label {tag!r}; use {', '.join(TAGS)}")
-    words.append(Word(form, tag, int(head) if head.isdigit() else -1))
+    words.append(Word(form, tag, _number(head) if NUMBER.fullmatch(head) else -1))
+
+
+def _number(text: str) -> int:
+    if not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
 
 
 def convert(words: Sequence[Word], ranges: Sequence[Range], language: str, where: str = "") -> Sentence | None:

@@ -1,17 +1,25 @@
 """Text files of the tasks, read strictly: UTF-8, newline-ended lines, errors that name the file and the line."""
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from common.archives import damage_told
 from common.atomic import write_text
 from common.errors import UserError, reason
+
+BLOCK = 1 << 20
+OPENERS = {b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
 
 
 def split_lines(data: bytes, where: str) -> list[str]:
@@ -58,23 +66,49 @@ def read_zip_bytes(path: str | Path, member: str) -> bytes:
         raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
 
 
+class StrictHeader(tarfile.TarInfo):
+    """A damaged header, or no end mark, is an error: tarfile takes either for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:
+            raise tarfile.ReadError(f"{error} at byte {archive.offset:,}") from None
+
+
+def decompressed(path: str | Path, data: bytes | None) -> BinaryIO:
+    """An archive's own bytes, out of what its first bytes say it is packed with."""
+    plain = open(path, "rb") if data is None else io.BytesIO(data)  # noqa: SIM115
+    start = plain.read(6)
+    plain.seek(0)
+    for magic, opener in OPENERS.items():
+        if start.startswith(magic):
+            return opener(plain)
+    return plain
+
+
 def tar_members(
     path: str | Path, wanted: Callable[[str], bool], data: bytes | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the files of a tar archive that `wanted(name)` accepts, in the order of the archive.
 
-    Read as a stream, once: a compressed tar has no index, and seeking back would decompress it again. `data`: the
-    archive itself, where `path` is but its name.
+    Read as a stream, once: a compressed tar has no index, and seeking back would decompress it again. And to its end,
+    where the sum of what was compressed stands: tarfile would stop before. `data`: the archive itself, where `path` is
+    but its name.
     """
     try:
-        inside = None if data is None else io.BytesIO(data)
-        with tarfile.open(path, mode="r|*", fileobj=inside) as archive:
+        with ExitStack() as opened:
+            stream = opened.enter_context(decompressed(path, data))
+            archive = opened.enter_context(tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK, tarinfo=StrictHeader))
             for member in archive:
                 if member.isfile() and wanted(member.name):
                     yield member.name, archive.extractfile(member).read()
+            while stream.read(BLOCK):
+                pass
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         raise UserError(f"{path}: not a whole tar archive ({error}); download it again") from None
 
 

@@ -39,19 +39,19 @@ def read_split(
     sentences = {}
     for language in languages:
         path = paths[f"{split}-{language}"]
-        sentences[language] = read_file(path)
+        sentences[language] = read_file(path, language)
         check_count(len(sentences[language]), counts.get(language), str(path))
     return sentences
 
 
-def read_file(path: str | Path) -> list[Sentence]:
+def read_file(path: str | Path, language: str) -> list[Sentence]:
     lines, suffix = read_lines(path), Path(path).suffix
     if suffix == ".tsv":
         return parse_columns(lines, str(path), LABELS, separator="\t", columns=(2,))
     if suffix == ".conllu":
         numbered = [line.partition("\t")[2] for line in lines]
         return parse_columns(numbered, str(path), LABELS, separator="\t", columns=(2,))
-    return parse_panx(lines, str(path))
+    return parse_panx(lines, str(path), language)
 
 
 def read_panx(
@@ -61,17 +61,17 @@ def read_panx(
     for language in languages:
         where = f"{path}, {language}.tar.gz, {split}"
         archive = read_zip_bytes(path, f"{language}.tar.gz")
-        members = tar_members(where, {split, f"./{split}"}.__contains__, archive)
-        data = next((data for _, data in members), None)
-        if data is None:
+        members = dict(tar_members(where, {split, f"./{split}"}.__contains__, archive))
+        if not members:
             raise UserError(f"{where}: no such member; this is another archive than the task expects")
-        sentences[language] = parse_panx(decode_lines(data, where), where)
+        (data,) = list(members.values())[:1]
+        sentences[language] = parse_panx(decode_lines(data, where), where, language)
         check_count(len(sentences[language]), counts.get(language), where)
     return sentences
 
 
-def parse_panx(lines: Sequence[str], where: str) -> list[Sentence]:
-    """The prefix goes up to the first colon alone: `de::` is the token `:`."""
+def parse_panx(lines: Sequence[str], where: str, language: str) -> list[Sentence]:
+    """The prefix goes up to the first colon alone: `de::` is the token `:`. It is the language of every row."""
     tables = parse_columns(lines, where, LABELS, separator="\t", columns=(2,))
     number = 0
     sentences = []
@@ -80,6 +80,8 @@ def parse_panx(lines: Sequence[str], where: str) -> list[Sentence]:
             number += 1
             if ":" not in token:
                 raise UserError(f"{where}, token {number}: {token!r} has no language before a colon")
+            if not token.startswith(f"{language}:"):
+                raise UserError(f"{where}, token {number}: {token!r} is not of language {language}")
         sentences.append(Sentence(tuple(token.partition(":")[2] for token in sentence.tokens), sentence.tags))
     return sentences
 
@@ -89,7 +91,7 @@ def read_gold(path: str | Path, language: str) -> list[tuple[str, ...]]:
     if str(path).endswith(".zip"):
         return gold_of(read_panx(path, "test", [language], {})[language])
     lines = read_lines(path)
-    return gold_of(read_file(path)) if is_table(lines) else parse_tags(lines, path, LABELS)
+    return gold_of(read_file(path, language)) if is_table(lines) else parse_tags(lines, path, LABELS)
 
 
 def read_predictions(path: str | Path, gold: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

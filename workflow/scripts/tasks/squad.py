@@ -128,11 +128,18 @@ def parse_json(data: bytes, where: str) -> object:
     if not data.strip():
         raise UserError(f"{where}: the file is empty; download or make it again")
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
+        content = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
+        if b"\\ud" in data.lower():
+            json.dumps(content, ensure_ascii=False).encode()  # half a character, which no file could hold
+        return content
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: half a character, \\ud800 to \\udfff without its other half") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{where}, byte {error.start}: not UTF-8; convert the file or download it again") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{where}, line {error.lineno}: not JSON ({error.msg}); download or make it again") from None
+    except (RecursionError, ValueError) as error:  # nested too deep; a number of more digits than Python reads
+        raise UserError(f"{where}: not JSON of questions and answers ({error}); download or make it again") from None
 
 
 def inputs_of(questions: Sequence[Question]) -> str:

@@ -4,7 +4,7 @@ A prediction is the line number, counted from 0, of the nearest sentence on the 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from common.errors import UserError
@@ -13,6 +13,7 @@ from tasks.files import check_count, fingerprint, read_lines, write_lines
 
 METRICS = {"accuracy": Metric(accuracy, "one-of-n", answer_shares)}
 DIRECTIONS = ("en-xx", "xx-en")
+NUMBER = re.compile("[0-9]{1,9}")
 
 
 def read_test(
@@ -64,6 +65,7 @@ def read_predictions(path: str | Path, gold: Sequence[int]) -> list[int]:
     """XTREME's format: per English line, the number of the nearest foreign line, counted from 0."""
     numbers = _numbers(read_lines(path), path)
     _check_length(path, numbers, gold)
+    _check_within(path, numbers, gold)
     return numbers
 
 
@@ -73,16 +75,17 @@ def read_layer_predictions(path: str | Path, gold: Sequence[int]) -> dict[tuple[
     columns = []
     for name in lines[0].split("\t"):
         direction, _, layer = name.partition(".")
-        if direction not in DIRECTIONS or not layer.isdigit():
+        if direction not in DIRECTIONS or not NUMBER.fullmatch(layer):
             raise UserError(f"{path}, line 1: column {name!r} is not <en-xx or xx-en>.<layer>")
         columns.append((direction, int(layer)))
     rows = []
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split("\t")
-        if len(cells) != len(columns) or not all(cell.isascii() and cell.isdigit() for cell in cells):
+        if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells)):
             raise UserError(f"{path}, line {number}: {len(columns)} line numbers expected")
         rows.append([int(cell) for cell in cells])
     _check_length(path, rows, gold)
+    _check_within(path, map(max, rows), gold, first_line=2)
     return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 
 
@@ -104,8 +107,15 @@ def _check_length(path: str | Path, rows: Sequence, gold: Sequence[int]) -> None
         )
 
 
+def _check_within(path: str | Path, numbers: Iterable[int], gold: Sequence[int], first_line: int = 1) -> None:
+    lines = max(len(gold), max(gold) + 1)  # a file of line numbers may be of a part of them
+    for line, number in enumerate(numbers, start=first_line):
+        if number >= lines:
+            raise UserError(f"{path}, line {line}: {number} is beyond the other side's {lines} lines, counted from 0")
+
+
 def _numbers(lines: Sequence[str], path: str | Path) -> list[int]:
     for number, line in enumerate(lines, start=1):
-        if not (line.isascii() and line.isdigit()):
+        if not NUMBER.fullmatch(line):
             raise UserError(f"{path}, line {number}: {line!r} is not a line number; write one per line, counted from 0")
     return [int(line) for line in lines]

@@ -79,7 +79,7 @@ def of_file(path: str | Path, language: str) -> list[Question]:
     """Of the file of all languages, or of one of this language alone: its ids say no language and stand several times,
     so the questions are named by their number."""
     questions = read_squad(path, language, unique=False)
-    if any(question.id.startswith(f"{NAMES[language]}-") for question in questions):
+    if any(question.id.partition("-")[0] in NAMES.values() for question in questions):
         return of_language(questions, language, str(path))
     return [replace(question, id=f"{NAMES[language]}-{number}") for number, question in enumerate(questions, start=1)]
 

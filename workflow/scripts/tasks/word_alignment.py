@@ -12,7 +12,16 @@ from typing import NamedTuple
 from common.errors import UserError
 from engine.alignments import Alignment, Link, agreement_shares, error_rate, precision, recall
 from engine.metrics import Metric
-from tasks.files import check_count, decode_lines, fingerprint, read_lines, tar_members, write_lines
+from tasks.files import (
+    check_count,
+    decode_lines,
+    fingerprint,
+    read_bytes,
+    read_lines,
+    split_lines,
+    tar_members,
+    write_lines,
+)
 
 METRICS = {
     "error-rate": Metric(error_rate, "diagonal", agreement_shares),
@@ -20,8 +29,11 @@ METRICS = {
     "recall": Metric(recall, "diagonal"),
 }
 FOLDERS = {"de": "de-en", "fr": "en-fr", "hi": "en-hi", "ro": "ro-en"}
-GOLD_LINE = re.compile(r"(?P<id>\d+)\s+(?P<source>-?\d+)\s+(?P<target>-?\d+)(?:\s+(?P<kind>[SP]))?")
-LINK = re.compile(r"(\d+)-(\d+)")
+# Links that point past their sentence, as published: no alignment has them, and they count among the sure ones.
+KNOWN_BEYOND = {"de": 1, "hi": 1}
+NUMBER = "[0-9]{1,9}"
+GOLD_LINE = re.compile(rf"(?P<id>{NUMBER})\s+(?P<source>-?{NUMBER})\s+(?P<target>-?{NUMBER})(?:\s+(?P<kind>[SP]))?")
+LINK = re.compile(rf"({NUMBER})-({NUMBER})")
 
 
 class Aligned(NamedTuple):
@@ -58,15 +70,16 @@ def read_folder(path: str | Path, language: str) -> Aligned:
     if len(first) != len(second):
         raise UserError(f"{path}, {folder}: {len(first)} sentences in {names[0]}, {len(second)} in {names[1]}")
     sizes = [(len(one.split()), len(other.split())) for one, other in zip(first, second, strict=True)]
-    return Aligned(first, second, parse_gold(lines["alignv2.txt"], sizes, f"{path}, {folder}/alignv2.txt"))
+    known = KNOWN_BEYOND.get(language, 0)
+    return Aligned(first, second, parse_gold(lines["alignv2.txt"], sizes, f"{path}, {folder}/alignv2.txt", known))
 
 
-def parse_gold(lines: Sequence[str], sizes: Sequence[tuple[int, int]], where: str) -> list[Alignment]:
-    """`id source target [S|P]`, words from 1, no letter means sure. Ids have holes: their order counts.
-
-    A few links point past their sentence, one at -99: no alignment has them, and they count among the sure ones.
-    """
+def parse_gold(
+    lines: Sequence[str], sizes: Sequence[tuple[int, int]], where: str, known_beyond: int = 0
+) -> list[Alignment]:
+    """`id source target [S|P]`, words from 1, no letter means sure. Ids have holes: their order counts."""
     links: dict[str, tuple[set[Link], set[Link]]] = {}
+    lines_of: dict[tuple[str, Link], int] = {}
     for number, line in enumerate(lines, start=1):
         match = GOLD_LINE.fullmatch(line.strip())
         if not match:
@@ -74,10 +87,25 @@ def parse_gold(lines: Sequence[str], sizes: Sequence[tuple[int, int]], where: st
         sure, possible = links.setdefault(match["id"], (set(), set()))
         link = (int(match["source"]) - 1, int(match["target"]) - 1)
         possible.add(link)
+        lines_of[match["id"], link] = number
         if match["kind"] != "P":
             sure.add(link)
     if len(links) != len(sizes):
         raise UserError(f"{where}: links of {len(links)} sentence pairs, but there are {len(sizes)}")
+    beyond = [
+        (lines_of[id_, link], link, size)
+        for (id_, (_, possible)), size in zip(links.items(), sizes, strict=True)
+        for link in possible
+        if not (0 <= link[0] < size[0] and 0 <= link[1] < size[1])
+    ]
+    if len(beyond) > known_beyond:
+        number, link, size = min(beyond)
+        raise UserError(
+            f"{where}, line {number}: words {link[0] + 1} and {link[1] + 1} of sentences of {size[0]} and {size[1]}; "
+            f"{len(beyond)} such links where the published file has {known_beyond}"
+        )
+    if not any(sure for sure, _ in links.values()):
+        raise UserError(f"{where}: no sure link; the error rate rests on them, give a file that has some")
     return [
         Alignment(frozenset(sure), frozenset(possible), size)
         for (sure, possible), size in zip(links.values(), sizes, strict=True)
@@ -100,12 +128,18 @@ def read_gold(path: str | Path, language: str) -> list[Alignment]:
 
 
 def read_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[frozenset[Link]]:
-    return parse_links(read_lines(path), gold, str(path))
+    return parse_links(read_alignments(path), gold, str(path))
+
+
+def read_alignments(path: str | Path) -> list[str]:
+    """Lines, which all may be empty: nothing is linked, and that has a score too."""
+    data = read_bytes(path)
+    return split_lines(data, str(path)) if data else read_lines(path)
 
 
 def read_layer_predictions(path: str | Path, gold: Sequence[Alignment]) -> list[list[frozenset[Link]]]:
     """Of each layer, 0 the embedding output: one tab-separated column each."""
-    rows = [line.split("\t") for line in read_lines(path)]
+    rows = [line.split("\t") for line in read_alignments(path)]
     if len({len(row) for row in rows}) != 1:
         raise UserError(f"{path}: its lines have different numbers of layers; predict again")
     return [parse_links(column, gold, str(path)) for column in zip(*rows, strict=True)]
