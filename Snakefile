@@ -83,3 +83,9 @@ rule exports:
 rule cleaning:
     input:
         cleaning_report,
+
+
+# Of each test set, what the upstream text held of it and what the cleaned text still holds: results/<scale>/corpus/test-sentences.tsv
+rule apart:
+    input:
+        f"{S}/corpus/test-sentences.tsv",

@@ -591,7 +591,7 @@ def test_duplicates_are_read_along_with_their_shard(tmp_path: Path, monkeypatch:
 
 # Decontamination
 
-INSIDE = DecontaminationThresholds(inside_words=3, inside_letters=14, window_words=40)
+INSIDE = DecontaminationThresholds(inside_words=3, inside_letters=14, window_words=40, similarity=0)
 
 
 def index_of(tmp_path: Path, tests: Sequence[str], thresholds: DecontaminationThresholds = INSIDE) -> np.ndarray:
@@ -631,7 +631,7 @@ def test_test_sentences_are_found_whole_embedded_and_disguised(tmp_path: Path) -
 def test_a_short_test_sentence_only_matches_a_whole_line(tmp_path: Path) -> None:
     index = index_of(tmp_path, ["I don't know."])  # four words, ten letters
     assert leaks(index, ["i don’t know!", "I don't know what to do"]) == [True, False]
-    longer = index_of(tmp_path, ["I don't know."], DecontaminationThresholds(3, 5, 40))
+    longer = index_of(tmp_path, ["I don't know."], DecontaminationThresholds(3, 5, 40, 0))
     assert leaks(longer, ["I don't know what to do"]) == [True]
 
 
@@ -647,7 +647,7 @@ def test_leaks_agree_with_a_search_for_substrings(tmp_path: Path) -> None:
     few = EN[:12]  # a small vocabulary, so that chance makes both hits and near misses
     tests = [" ".join(rng.choices(few, k=rng.randint(1, 5))) for _ in range(60)]
     lines = [" ".join(rng.choices(few, k=rng.randint(1, 14))) for _ in range(3000)]
-    index = index_of(tmp_path, tests, DecontaminationThresholds(3, 1, 40))
+    index = index_of(tmp_path, tests, DecontaminationThresholds(3, 1, 40, 0))
     expected = [
         any(f" {test} " in f" {line} " if test.count(" ") >= 2 else test == line for test in tests) for line in lines
     ]

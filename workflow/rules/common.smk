@@ -427,6 +427,13 @@ def data_of(runs):
     return mono, sorted(pairs.union(bitext))
 
 
+def raw_shards(wildcards):
+    mono, bitext = data_of(RUNS)
+    return [
+        f"{S}/corpus/{stem}.raw.zst" for stem in mono_texts(mono) + bitext_texts(bitext)
+    ]
+
+
 def cleaning_outputs(wildcards):
     mono, bitext = data_of(RUNS)
     return [

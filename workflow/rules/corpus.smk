@@ -156,6 +156,7 @@ rule index_eval_sets:
         files=evaluation_files,
     output:
         index="results/{scale}/corpus/eval-index.npy",
+        signatures="results/{scale}/corpus/eval-signatures.npy",
     log:
         "results/{scale}/logs/index_eval_sets.log",
     benchmark:
@@ -169,10 +170,10 @@ rule index_eval_sets:
     params:
         code=code("index_eval_sets"),
         files=evaluation_arguments,
-        digest=thresholds("decontamination"),
+        digest=thresholds("decontamination", "duplicates"),
         overrides=cleaning_overrides,
     shell:
-        "python {input.script:q} --task {params.files:q} --out {output.index:q} "
+        "python {input.script:q} --task {params.files:q} --out {output.index:q} --signatures {output.signatures:q} "
         "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
@@ -213,6 +214,7 @@ rule clean_mono:
         duplicates="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.duplicates.npy",
         language_id=language_id_model,
         index="results/{scale}/corpus/eval-index.npy",
+        signatures="results/{scale}/corpus/eval-signatures.npy",
     output:
         text="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.txt.zst",
         counts="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.json",
@@ -229,11 +231,11 @@ rule clean_mono:
         runtime=resource("clean_mono", "runtime", 60),
     params:
         code=code("clean_mono"),
-        digest=thresholds("mono", "language_id", "decontamination"),
+        digest=thresholds("mono", "language_id", "decontamination", "duplicates"),
         overrides=cleaning_overrides,
     shell:
         "python {input.script:q} --shard {input.shard:q} --duplicates {input.duplicates:q} --language-id {input.language_id:q} "
-        "--eval-index {input.index:q} --language {wildcards.lang:q} --out {output.text:q} --counts {output.counts:q} "
+        "--eval-index {input.index:q} --eval-signatures {input.signatures:q} --language {wildcards.lang:q} --out {output.text:q} --counts {output.counts:q} "
         "--rejects {output.rejects:q} --config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
 
@@ -246,6 +248,7 @@ rule clean_bitext:
         pair_model="results/{scale}/corpus/bitext/{corpus}/{pair}/pair-model.npz",
         language_id=language_id_model,
         index="results/{scale}/corpus/eval-index.npy",
+        signatures="results/{scale}/corpus/eval-signatures.npy",
     output:
         text="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.tsv.zst",
         counts="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.json",
@@ -262,11 +265,11 @@ rule clean_bitext:
         runtime=resource("clean_bitext", "runtime", 60),
     params:
         code=code("clean_bitext"),
-        digest=thresholds("bitext", "language_id", "decontamination"),
+        digest=thresholds("bitext", "language_id", "decontamination", "duplicates"),
         overrides=cleaning_overrides,
     shell:
         "python {input.script:q} --shard {input.shard:q} --duplicates {input.duplicates:q} --language-id {input.language_id:q} "
-        "--eval-index {input.index:q} --pair-model {input.pair_model:q} --pair {wildcards.pair:q} --out {output.text:q} "
+        "--eval-index {input.index:q} --eval-signatures {input.signatures:q} --pair-model {input.pair_model:q} --pair {wildcards.pair:q} --out {output.text:q} "
         "--counts {output.counts:q} --rejects {output.rejects:q} "
         "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"
 
@@ -297,3 +300,34 @@ rule report_cleaning:
     shell:
         "python {input.script:q} --gold {input.gold:q} --root {params.root:q} --corpus {params.corpus:q} "
         "--task {params.files:q} --out {output.report:q} > {log:q} 2>&1"
+
+
+# What the upstream text held of each test set, and what the cleaned text still holds.
+rule report_test_sentences:
+    input:
+        script="workflow/scripts/report_test_sentences.py",
+        config=ancient("config/cleaning.yaml"),
+        raw=raw_shards,
+        cleaned=cleaning_outputs,
+        files=evaluation_files,
+    output:
+        report="results/{scale}/corpus/test-sentences.tsv",
+    log:
+        "results/{scale}/logs/report_test_sentences.log",
+    benchmark:
+        "results/{scale}/benchmarks/report_test_sentences.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=resource("report_test_sentences", "mem_mb", 4000),
+        runtime=resource("report_test_sentences", "runtime", 120),
+    params:
+        code=code("report_test_sentences"),
+        corpus=corpus_root,
+        files=evaluation_arguments,
+        digest=thresholds("decontamination", "duplicates"),
+        overrides=cleaning_overrides,
+    shell:
+        "python {input.script:q} --corpus {params.corpus:q} --task {params.files:q} --out {output.report:q} "
+        "--config {input.config:q} --overrides {params.overrides:q} > {log:q} 2>&1"

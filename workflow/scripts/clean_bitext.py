@@ -10,6 +10,7 @@ from clean_mono import (
     Duplicates,
     Verdicts,
     load_eval_index,
+    load_near_index,
     open_language_id,
     script_of,
     write_rejects,
@@ -30,6 +31,7 @@ from corpus.textfilters import (
     Characters,
     EvalIndex,
     LanguageId,
+    NearIndex,
     characters_of,
     copied,
     is_broken,
@@ -37,6 +39,7 @@ from corpus.textfilters import (
     leaked,
     long_word,
     normalise_lines,
+    resembles,
     spaced_words,
     too_many_symbols,
     unequal_lengths,
@@ -58,6 +61,7 @@ def judge(
     index: EvalIndex,
     model: PairModel,
     limits: BitextThresholds,
+    near: NearIndex | None = None,
 ) -> tuple[Verdicts, list[Characters]]:
     """The verdicts of pairs, and the characters of both sides; `sides` are lines and their codes."""
     words = [words_of(*side) for side in sides]
@@ -86,6 +90,7 @@ def judge(
     verdicts.reject("duplicate", (repeats & EXACT) != 0)
     verdicts.reject("skeleton-duplicate", (repeats & SKELETON) != 0)
     verdicts.reject("test-sentence", either([leaked(side, index) for side in words]))
+    verdicts.reject("near-test-sentence", either([resembles(side, near) for side in words]))
     verdicts.reject("misaligned", model.gain(a, b) < limits.pair_gain * model.usual_gain)
     for (side, _), (_, language_id, label) in zip(sides, languages, strict=True):
         if language_id is not None:
@@ -99,6 +104,7 @@ def main() -> None:
     parser.add_argument("--duplicates", type=Path, required=True, help="its duplicates, made by find_duplicates")
     parser.add_argument("--language-id", type=Path, required=True, help="fastText model")
     parser.add_argument("--eval-index", type=Path, required=True, help="made by index_eval_sets")
+    parser.add_argument("--eval-signatures", type=Path, help="made by it too, to find near duplicates")
     parser.add_argument("--pair-model", type=Path, required=True, help="made by train_pair_model")
     parser.add_argument("--pair", required=True, help="two project codes, such as de-en")
     parser.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
@@ -120,13 +126,14 @@ def main() -> None:
         for code in codes
     )
     duplicates, index, model = Duplicates(args.duplicates), load_eval_index(args.eval_index), load(args.pair_model)
+    near = load_near_index(args.eval_signatures, args.config, args.overrides)
     files = read_header(args.shard).files
     rejected: Counter[str] = Counter()
     counts = Counter(pairs_in=0, pairs=0, words=0, characters=0)
     with zst_writer(args.out) as out, zst_writer(args.rejects) as rejects:
         for batch in read_batches(args.shard, "bitext"):
             sides = [normalise_lines(batch.texts), normalise_lines(batch.others)]
-            verdicts, characters = judge(batch, sides, languages, duplicates, index, model, limits)
+            verdicts, characters = judge(batch, sides, languages, duplicates, index, model, limits, near)
             rejected.update(write_rejects(rejects, files, batch.places, verdicts))
             (a, _), (b, _) = sides
             out.writelines(f"{a[i]}\t{b[i]}\n" for i in np.flatnonzero(verdicts.open).tolist())

@@ -28,6 +28,7 @@ from corpus.textfilters import (
     Characters,
     EvalIndex,
     LanguageId,
+    NearIndex,
     characters_of,
     is_broken,
     is_empty,
@@ -35,6 +36,7 @@ from corpus.textfilters import (
     long_word,
     normalise_lines,
     repetitive,
+    resembles,
     spaced_words,
     too_long,
     too_many_numbers,
@@ -93,6 +95,21 @@ def load_eval_index(path: Path) -> EvalIndex:
     return EvalIndex(index)
 
 
+def load_near_index(path: Path | None, config: Path, overrides: str | None) -> NearIndex | None:
+    """Nothing where the thresholds look for no near duplicates of test sentences."""
+    similarity = load_thresholds(config, "decontamination", overrides).similarity
+    if path is None or not similarity:
+        return None
+    shingles = load_thresholds(config, "duplicates", overrides)
+    try:
+        signatures = np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: no signatures ({error}); run index_eval_sets again") from None
+    if signatures.dtype != np.uint32 or signatures.shape[1:] != (shingles.bands * shingles.rows,):
+        raise UserError(f"{path}: not signatures of {shingles.bands} bands; run index_eval_sets again")
+    return NearIndex(signatures, shingles, similarity)
+
+
 def spread_over_documents(reasons: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """bool (L,): lines of documents whose first line says NEAR."""
     lengths = np.diff(np.append(starts, len(reasons)))
@@ -129,6 +146,7 @@ class Rules:
     language_id: LanguageId | None
     label: str
     index: EvalIndex
+    near: NearIndex | None = None
 
 
 def judge(
@@ -151,6 +169,7 @@ def judge(
     verdicts.reject("duplicate", (repeats & EXACT) != 0)
     verdicts.reject("skeleton-duplicate", (repeats & SKELETON) != 0)
     verdicts.reject("test-sentence", leaked(words, rules.index))
+    verdicts.reject("near-test-sentence", resembles(words, rules.near))
     if language_id is not None:
         verdicts.reject("language", wrong_language(texts, verdicts.open, language_id, label, limits.own_language))
     return verdicts, characters
@@ -221,6 +240,7 @@ def main() -> None:
     parser.add_argument("--duplicates", type=Path, required=True, help="its duplicates, made by find_duplicates")
     parser.add_argument("--language-id", type=Path, required=True, help="fastText model")
     parser.add_argument("--eval-index", type=Path, required=True, help="made by index_eval_sets")
+    parser.add_argument("--eval-signatures", type=Path, help="made by it too, to find near duplicates")
     parser.add_argument("--language", required=True, help="project code, a row of the table of languages")
     parser.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="clean text, .txt.zst, empty line between documents")
@@ -232,7 +252,8 @@ def main() -> None:
     candidates = load_thresholds(args.config, "language_id", args.overrides).candidates
     language_id, label = open_language_id(args.language_id, args.language, args.languages, candidates)
     classes = CharacterClasses(script_of(args.language, args.languages))
-    rules = Rules(limits, classes, language_id, label, load_eval_index(args.eval_index))
+    near = load_near_index(args.eval_signatures, args.config, args.overrides)
+    rules = Rules(limits, classes, language_id, label, load_eval_index(args.eval_index), near)
     counts, rejected = clean_shard(args.shard, args.duplicates, rules, args.out, args.rejects)
     write_json(
         args.counts,

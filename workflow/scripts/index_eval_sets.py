@@ -2,6 +2,8 @@
 
 A new task is one reader in READERS: a function from a file to its units of text.
 Output: uint64 (1 + n, 3) .npy; row 0 = (version, inside_words, number of units), then (anchor, length, hash), sorted.
+With --signatures, uint32 (m, bands * rows) .npy: MinHash of the units, by which lines that resemble one are found;
+empty where decontamination.similarity is 0.
 """
 
 import argparse
@@ -17,8 +19,17 @@ import numpy as np
 from common.archives import damage
 from common.atomic import atomic_path
 from common.errors import UserError, run_main, why_no_file
-from corpus.corpusio import DecontaminationThresholds, add_config_arguments, load_thresholds, read_lines
-from corpus.textfilters import EVAL_INDEX_VERSION, index_units, normalise
+from corpus.corpusio import (
+    DecontaminationThresholds,
+    DuplicateThresholds,
+    add_config_arguments,
+    load_thresholds,
+    read_lines,
+)
+from corpus.textfilters import EVAL_INDEX_VERSION, index_units, normalise, signatures_of, words_of
+from tasks import panx
+from tasks.files import decode_lines, tar_members
+from tasks.squad import parse_json, parts, value
 
 _BATCH = 4096
 
@@ -71,7 +82,37 @@ def read_ud(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: no *-dev.conllu or *-test.conllu in it; is this ud-treebanks?")
 
 
+def read_entities(path: Path) -> Iterator[str]:
+    """Tokens of one file of WikiANN, with spaces between them."""
+    yield from (" ".join(sentence.tokens) for sentence in panx.read_file(path))
+
+
+def read_piles(path: Path) -> Iterator[str]:
+    """What follows the id, in BUCC's files; of the gold, another id."""
+    yield from (line.partition("\t")[2] for line in read_lines(path))
+
+
+def read_aligned_sentences(path: Path) -> Iterator[str]:
+    """Both sides of every folder of the archive of word alignments."""
+    for name, data in tar_members(path, lambda name: Path(name).name.startswith("test.")):
+        yield from decode_lines(data, f"{path}, {name}")
+
+
+def read_questions(path: Path) -> Iterator[str]:
+    """Questions, and contexts once each, in SQuAD's format."""
+    content = parse_json(path.read_bytes(), str(path))
+    for article in parts(content, "data", str(path)):
+        for paragraph in parts(article, "paragraphs", str(path)):
+            yield value(paragraph, "context", str, str(path))
+            yield from (value(item, "question", str, str(path)) for item in parts(paragraph, "qas", str(path)))
+
+
 READERS: dict[str, Callable[[Path], Iterator[str]]] = {
+    "bucc": read_piles,
+    "flores": read_lines,
+    "tydiqa-goldp": read_questions,
+    "wikiann-ner": read_entities,
+    "word-alignment": read_aligned_sentences,
     "xnli": read_xnli,
     "ud-pos": read_ud,
     "tatoeba": read_lines,
@@ -106,6 +147,18 @@ def parse_tasks(tasks: list[str]) -> list[tuple[str, Path]]:
     return sorted(pairs)
 
 
+def build_signatures(
+    tasks: list[tuple[str, Path]], thresholds: DecontaminationThresholds, shingles: DuplicateThresholds
+) -> np.ndarray:
+    """uint32 (m, bands * rows), of the units that are long enough to be compared."""
+    found = [np.zeros((0, shingles.bands * shingles.rows), np.uint32)]
+    for task, path in tasks if thresholds.similarity else []:
+        reader = read_units(task, path)
+        while lines := list(islice(reader, _BATCH)):
+            found.append(signatures_of(words_of(lines), shingles)[0])
+    return np.unique(np.concatenate(found), axis=0)
+
+
 def build_index(tasks: list[tuple[str, Path]], thresholds: DecontaminationThresholds) -> np.ndarray:
     """uint64 (1 + n, 3)."""
     if not 1 < thresholds.inside_words <= thresholds.window_words:
@@ -137,9 +190,15 @@ def main() -> None:
         help=f"evaluation files, NAME one of {', '.join(READERS)}; none gives an empty index",
     )
     parser.add_argument("--out", type=Path, required=True, help="the index, .npy")
+    parser.add_argument("--signatures", type=Path, help="MinHash of the units, .npy, for near duplicates")
     add_config_arguments(parser)
     args = parser.parse_args()
-    index = build_index(parse_tasks(args.task), load_thresholds(args.config, "decontamination", args.overrides))
+    thresholds = load_thresholds(args.config, "decontamination", args.overrides)
+    index = build_index(parse_tasks(args.task), thresholds)
+    if args.signatures:
+        shingles = load_thresholds(args.config, "duplicates", args.overrides)
+        with atomic_path(args.signatures) as temporary, open(temporary, "wb") as stream:
+            np.save(stream, build_signatures(parse_tasks(args.task), thresholds, shingles))
     with atomic_path(args.out) as temporary, open(temporary, "wb") as stream:
         np.save(stream, index)
     print(f"{int(index[0, 2])} units, {len(index) - 1} windows")

@@ -256,6 +256,7 @@ class DecontaminationThresholds:
     inside_words: int
     inside_letters: int
     window_words: int
+    similarity: float
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -488,6 +489,55 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
     for row in range(rows):
         hashes = mix(hashes + values[:, :, row])
     return hashes
+
+
+class NearIndex:
+    """MinHash signatures of test units, found by the bands that a line shares with them."""
+
+    def __init__(self, signatures: np.ndarray, limits: "Shingles", similarity: float):
+        """`signatures`: uint32 (N, bands * rows)."""
+        self.signatures, self.limits, self.similarity = signatures, limits, similarity
+        hashes = band_hashes(signatures, limits.bands, limits.rows).ravel()
+        order = np.argsort(hashes, kind="stable")
+        self.hashes, self.units = hashes[order], order // limits.bands
+
+
+class Shingles(Protocol):
+    """Of the thresholds of duplicates, what says how texts are compared."""
+
+    shingle_words: int
+    shingle_characters: int
+    bands: int
+    rows: int
+    smallest_document: int
+
+
+def signatures_of(words: Words, limits: Shingles) -> tuple[np.ndarray, np.ndarray]:
+    """Signatures of lines with enough shingles to be compared, uint32 (N, bands * rows), and their numbers (N,)."""
+    lines = np.arange(len(words.offsets) - 1)
+    signatures, sizes = minhash(
+        words, lines, limits.shingle_words, limits.shingle_characters, limits.bands * limits.rows
+    )
+    enough = np.flatnonzero(sizes >= limits.smallest_document)
+    return signatures[enough], enough
+
+
+def resembles(words: Words, index: NearIndex | None) -> np.ndarray:
+    """bool (L,): lines that are nearly a test unit."""
+    found = np.zeros(len(words.offsets) - 1, bool)
+    if index is None or not len(index.units):
+        return found
+    signatures, lines = signatures_of(words, index.limits)
+    hashes = band_hashes(signatures, index.limits.bands, index.limits.rows).ravel()
+    low, high = (np.searchsorted(index.hashes, hashes, side=side) for side in ("left", "right"))
+    many = high - low
+    asked = np.repeat(np.arange(len(hashes)) // index.limits.bands, many)
+    unit = index.units[np.repeat(low - (np.cumsum(many) - many), many) + np.arange(many.sum())]
+    pairs = np.unique(asked * len(index.signatures) + unit)  # of several equal bands one look is enough
+    asked, unit = np.divmod(pairs, len(index.signatures))
+    alike = (signatures[asked] == index.signatures[unit]).mean(axis=1) >= index.similarity
+    found[lines[asked[alike]]] = True
+    return found
 
 
 # Characters: what a line is made of
