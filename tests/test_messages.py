@@ -22,6 +22,8 @@ import score
 import split_corpus
 from common import atomic
 from common.errors import LONGEST, UserError, plain, run_main
+from common.yamlfiles import parse_yaml, read_yaml
+from plan.load import load_config
 
 XNLI = "language\tgold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1\tsentence2\tpairID\n"
 
@@ -281,3 +283,106 @@ def test_archives_with_random_damage(capsys, monkeypatch, tmp_path):
         if time.monotonic() > until:
             break
     assert refused > number / 3
+
+
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(12)
+)
+MERGES = "a0: &a0 {b: 1}\n" + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}\n" for n in range(12))
+DEEP_ALIASES = "a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(3000))
+WRONG_YAML = [
+    ("? [a, b]\n: 1", ":1: ['a', 'b'] cannot be a key"),
+    ("a: 1\n? {b: 1}\n: 1", ":2: {'b': 1} cannot be a key"),
+    ("[1, 2]: 3", ":1: [1, 2] cannot be a key"),
+    ("2024-01-01: 3", "cannot be a key"),
+    ("5: 3", ":1: 5 cannot be a key"),
+    ("no: 3", ":1: False cannot be a key; write a word, in quotes if need be"),
+    ("null: 3", "cannot be a key"),
+    (".nan: 3", ":1: .nan is no finite number"),
+    ("[" * 20_000, "nested too deep"),
+    ("[" * 20_000 + "]" * 20_000, "nested too deep"),
+    ("{a: " * 200_000, "nested too deep"),
+    ("- " * 20_000 + "a", "nested too deep"),
+    ("? " * 20_000 + "a", "nested too deep"),
+    ("[" * 101 + "]" * 101, "nested too deep"),
+    (BOMB, "over 200,000 values"),
+    (MERGES, "over 200,000 values"),
+    (DEEP_ALIASES, "nested too deep"),
+    ("a: &a [*a]", ":1: *a is within itself"),
+    ("a: &a {b: {c: *a}}", ":1: *a is within itself"),
+    ("a: *b", ":1: not YAML"),
+    ("a: .nan", ":1: .nan is no finite number"),
+    ("a: [1, -.inf]", "-.inf is no finite number"),
+    ("a: 1.0e+999", "is no finite number"),
+    (f"a: {'9' * 5000}", "is more than 64 bits hold"),
+    ("a: 9223372036854775808", "is more than 64 bits hold"),
+    ('a: "b\\0c"', "holds a null byte"),
+    ("a: 2024-13-45", "not YAML: month must be in 1..12"),
+    ("a: !!python/object/apply:os.system [id]", ":1: not YAML"),
+    ("a: !!binary x", "not YAML"),
+    ("a: b: c", ":1: not YAML"),
+    ("a: '", "not YAML"),
+    ("a: \x07", "not YAML"),
+    ("a: 1\n---\nb: 2", ":2: not YAML"),
+    ("a: 1\na: 2", ":2: key 'a' stands twice"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), WRONG_YAML, ids=[f"{n}-{text[:12]!r}" for n, (text, _) in enumerate(WRONG_YAML)]
+)
+def test_yaml_that_is_wrong_is_one_line(tmp_path, text, words):
+    path, start = tmp_path / "x.yaml", time.monotonic()
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        read_yaml(path)
+    assert words in str(error.value) and str(error.value).startswith(f"{path}:") and "\n" not in str(error.value)
+    assert time.monotonic() - start < 3
+
+
+def test_yaml_that_is_right_is_read(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("a: &a {b: [1, 2.5, yes]}\nc: {<<: *a, d: *a}\nno stars: 'a * b'\n" + "#" * 20_000)
+    value = {"b": [1, 2.5, True]}
+    assert read_yaml(path) == {"a": value, "c": value | {"d": value}, "no stars": "a * b"}
+    path.write_text("".join(f"k{n}: [{', '.join(map(str, range(100)))}]\n" for n in range(200)))
+    assert len(read_yaml(path)) == 200
+
+
+def test_every_yaml_is_read_by_the_one_reader(repository):
+    for path in (repository / "workflow/scripts").rglob("*.py"):
+        assert path.name == "yamlfiles.py" or not re.search(r"yaml\.(safe_)?load", path.read_text("utf-8")), path
+
+
+def test_random_yaml_is_read_or_refused_in_one_line(repository):
+    """200 seeded inputs: files of config/ with lines and letters changed, and pieces of wrong ones put in."""
+    chance, until = random.Random(22), time.monotonic() + 5
+    files = [path.read_text(encoding="utf-8")[:3000] for path in sorted((repository / "config").rglob("*.yaml"))]
+    for _ in range(200):
+        text = chance.choice(files)
+        for _ in range(chance.choice((1, 3, 10))):
+            place = chance.randrange(len(text) or 1)
+            bit = chance.choice(
+                ("[", "{", "- ", ": ", "? ", "&a ", "*a ", "<<: ", "'", '"', "\t", "\n", "!!set ", "|\n", "%")
+            )
+            bit = chance.choice((bit, chr(chance.randrange(0xD800)), chance.choice(WRONG_YAML)[0][:50]))
+            text = text[:place] + bit + text[place + chance.choice((0, 1, 30)) :]
+        try:
+            parse_yaml(text, "x.yaml")
+        except UserError as error:
+            assert str(error).startswith("x.yaml") and "\n" not in str(error)
+        if time.monotonic() > until:
+            break
+
+
+@pytest.mark.parametrize(
+    "seeds", ["[1.0]", "[1, 2.0]", "[1e0]", "[true]", "['1']", "[.inf]", "[0]", "[-1]", "[99999999999999999999]"]
+)
+def test_seeds_are_whole_numbers(repository, tmp_path, seeds):
+    shutil.copytree(repository / "config", tmp_path / "config")
+    path = tmp_path / "config/config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("seeds: null", f"seeds: {seeds}"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"config/config\.yaml(, seeds\[[01]\]|:\d+): "):
+        load_config(tmp_path)

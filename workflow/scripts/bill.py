@@ -23,11 +23,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from billing import jobs as graph
 from common.atomic import write_text
 from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.load import load_config
 
@@ -194,10 +193,7 @@ class Limits:
 
 def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
     """Of the profile, and of the command line."""
-    try:
-        content = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
-    except FileNotFoundError:
-        content = {}
+    content = (read_yaml(profile) or {}) if profile.exists() else {}
     for name, value in (("jobs", jobs), ("gpus", gpus)):
         if value is not None and value < 1:
             raise UserError(f"--{name}: {value}, and nothing would run; give at least 1")

@@ -18,11 +18,10 @@ from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 
-import yaml
-
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
 from common.identity import run_hash
+from common.yamlfiles import read_yaml
 from corpus.corpusio import read_lines
 from engine import ibm2
 from plan.datasets import DATASETS_TSV
@@ -78,10 +77,7 @@ def parse_arguments() -> SimpleNamespace:
 
 
 def read_run(path: Path) -> dict:
-    try:
-        run = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())}); resolve the run again") from None
+    run = read_yaml(path)
     if not isinstance(run, dict) or run.get("kind") != "aligner":
         raise UserError(f"{path}, kind: not aligner; a run that is pre-trained predicts by predict.py")
     return run

@@ -21,12 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from common.errors import UserError, run_main
 from common.identity import run_hash
+from common.yamlfiles import read_yaml
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
@@ -114,10 +114,7 @@ def read_object(path: Path, mend: str) -> dict:
 
 def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     """Name and hash of the run, whose model must have the checkpoint's shape, and what it leaves out."""
-    try:
-        run = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; resolve_run.py writes it") from None
+    run = read_yaml(path)
     for key, said in run.get("model", {}).items():
         if hasattr(model, key) and (found := getattr(model, key)) != said:
             raise UserError(

@@ -201,12 +201,9 @@ def main() -> None:
     args = parser.parse_args()
     limit = None
     if args.run:
-        import yaml
+        from common.yamlfiles import read_yaml
 
-        try:
-            run = yaml.safe_load(args.run.read_text(encoding="utf-8"))
-        except (FileNotFoundError, yaml.YAMLError) as error:
-            raise UserError(f"{args.run}: cannot be read ({error}); resolve the run again") from None
+        run = read_yaml(args.run)
         sources, alpha = sources_of_run(run, args.run, args.manifests)
         limit = (run["data"].get("bitext") or {}).get("limit")
     else:

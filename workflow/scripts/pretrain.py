@@ -29,11 +29,11 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor, nn
 
 from common.atomic import atomic_folder, atomic_path, told, write_sealed
 from common.errors import UserError, run_main
+from common.yamlfiles import read_yaml
 from engine import cost
 from engine.admin import set_residuals
 from engine.ahead import ahead
@@ -865,7 +865,7 @@ def parameters_of(model: PretrainingModel, training_only: set[str]) -> dict[str,
 
 def fill_in(run: RunConfig, vocabulary: int, path: Path) -> RunConfig:
     """The resolved run with what only the data tell: vocabulary size and the hash of the request."""
-    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    values = read_yaml(path)
     own = {key: value for key, value in values.items() if key not in ("name", "paper", "finetune_recipe")}
     run_hash = values.get("run_hash") or content_hash(own)
     if run.model.vocabulary not in (0, vocabulary):

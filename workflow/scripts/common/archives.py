@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.errors import UserError, plain
+from common.errors import UserError, plain, reason
 
 # Of an archive's own bytes. gzip's and bz2's are OSErrors without a number, a place before the beginning is an invalid
 # one: those of the disk have others.
@@ -40,6 +40,8 @@ def damage_told(path: str | Path) -> Iterator[None]:
         words = damage(error)
         if words is None and isinstance(error, ValueError | OverflowError | IndexError):
             words = f"not a whole archive ({plain(str(error))}); remove it and download it again"
+        if words is None and isinstance(error, OSError):
+            words = reason(error)
         if words is None:
             raise
         raise UserError(f"{path}: {words}") from None

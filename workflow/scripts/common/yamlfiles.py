@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,51 +15,144 @@ from typing import Any
 
 import yaml
 
-from common.errors import UserError
+from common.errors import UserError, reason
 
 _BaseLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+MOST_VALUES = 200_000  # of one file, with what its aliases stand for; the largest of config/ has some thousands
+DEEPEST = 100
+
+
 class _Loader(_BaseLoader):
-    """Safe YAML where a key cannot stand twice: the second would silently win."""
+    """Safe YAML where a key is a word and cannot stand twice (the second would silently win), and every number is one
+    that a computer can hold."""
+
+    def wrong(self, node: yaml.Node, what: str) -> UserError:
+        return UserError(f"{self.file}:{node.start_mark.line + 1}: {what}")
 
 
-def _construct_mapping(loader: yaml.Loader, node: yaml.MappingNode) -> dict:
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict:
     loader.flatten_mapping(node)
     mapping = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise loader.wrong(key_node, f"{key!r} cannot be a key; write a word, in quotes if need be")
         if key in mapping:
-            line = key_node.start_mark.line + 1
-            raise UserError(f"{loader.file}:{line}: key '{key}' stands twice in one place; remove one")
+            raise loader.wrong(key_node, f"key '{key}' stands twice in one place; remove one")
         mapping[key] = loader.construct_object(value_node, deep=True)
     return mapping
 
 
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float:
+    value = loader.construct_yaml_float(node)
+    if not math.isfinite(value):
+        raise loader.wrong(node, f"{node.value} is no finite number")
+    return value
+
+
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > 64 or abs(value := loader.construct_yaml_int(node)) >= 1 << 63:
+        raise loader.wrong(node, f"{node.value} is more than 64 bits hold")
+    return value
+
+
+def _construct_str(loader: _Loader, node: yaml.ScalarNode) -> str:
+    if "\0" in node.value:
+        raise loader.wrong(node, f"{node.value!r} holds a null byte; remove it")
+    return node.value
+
+
+for _kind, _construct in (
+    ("map", _construct_mapping),
+    ("float", _construct_float),
+    ("int", _construct_int),
+    ("str", _construct_str),
+):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _construct)
 
 
 def read_yaml(path: str | Path, shown: str | None = None) -> Any:
     """The content of a YAML file; `shown` is the name that error messages give it."""
     shown = shown or str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{shown}: no such file") from None
+        return parse_yaml(Path(path).read_text(encoding="utf-8"), shown)
+    except OSError as error:
+        raise UserError(f"{shown}: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{shown}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    loader = _Loader(text)
-    loader.file = shown
+
+
+def parse_yaml(text: str, shown: str) -> Any:
+    """The value of a YAML text, which comes from `shown`."""
+    loader = None
     try:
-        return loader.get_single_data()
+        if "*" in text or len(text) > 100 * DEEPEST:  # no aliases, and too short to be deep
+            _check_size(text, shown)
+        loader = _Loader(text)
+        loader.file = shown
+        value = loader.get_single_data()
+        _check_depth(value, shown)
+        return value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise UserError(f"{shown}{line}: not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{shown}: not YAML: {error}") from None
+        raise UserError(f"{shown}: not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise UserError(f"{shown}: nested too deep; no file here needs more than {DEEPEST} levels") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
+
+
+def _check_depth(value: Any, shown: str) -> None:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise UserError(f"{shown}: nested too deep; no file here needs more than {DEEPEST} levels")
+
+
+def _check_size(text: str, shown: str) -> None:
+    """Before any value is made: aliases of aliases stand for more values than a memory holds, and the library reads
+    what is deep by calling itself, until the process is killed."""
+    sizes: dict[str, int] = {}  # of what has an anchor, in values
+    levels: dict[str, int] = {}
+    outer: list[list] = [[None, 1, 1]]  # anchor, values, levels of everything that is open
+    for event in yaml.parse(text, Loader=_BaseLoader):
+        where = f"{shown}:{event.start_mark.line + 1}"
+        if isinstance(event, yaml.CollectionStartEvent):
+            outer.append([event.anchor, 1, 1])
+            if len(outer) > DEEPEST:
+                raise UserError(f"{where}: nested too deep; no file here needs more than {DEEPEST} levels")
+            continue
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in (anchor for anchor, *_ in outer):
+                raise UserError(f"{where}: *{event.anchor} is within itself; write out what is meant")
+            size, depth, anchor = sizes.get(event.anchor, 1), levels.get(event.anchor, 1), None
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size, depth = outer.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor, size, depth = event.anchor, 1, 1
+        else:
+            continue
+        if anchor:
+            sizes[anchor], levels[anchor] = size, depth
+        outer[-1][1] += size
+        outer[-1][2] = max(outer[-1][2], depth + 1)
+        if outer[-1][1] > MOST_VALUES:
+            raise UserError(f"{where}: over {MOST_VALUES:,} values, with what aliases (*) stand for; take some out")
+        if len(outer) + depth > DEEPEST:
+            raise UserError(f"{where}: nested too deep; no file here needs more than {DEEPEST} levels")
 
 
 SHOWN = 60  # names in one message

@@ -310,14 +310,9 @@ SECTIONS: dict[str, type] = {
 
 def load_thresholds(path: str | Path, section: str, overrides: str | None = None) -> Any:
     """One section of the cleaning YAML, merged with a JSON of overrides, as its frozen dataclass."""
-    import yaml
+    from common.yamlfiles import read_yaml
 
-    try:
-        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; pass --config with the file of cleaning thresholds") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML ({error}); correct it") from None
+    config = read_yaml(path)
     if not isinstance(config, dict):
         raise UserError(f"{path}: expected a mapping of sections {', '.join(SECTIONS)}")
     sources = [(str(path), config)]

@@ -6,10 +6,9 @@ import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from common.errors import UserError
 from common.typed import build
+from common.yamlfiles import read_yaml
 from engine.corruption import MaskSpec
 from engine.data import Source
 from engine.model import ModelConfig
@@ -127,12 +126,7 @@ class RunConfig:
 
 
 def load_run(path: Path) -> RunConfig:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such run; make it with resolve_run.py") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {error}") from None
+    values = read_yaml(path)
     try:
         run = build(RunConfig, values, "")
     except UserError as error:

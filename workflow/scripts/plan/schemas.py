@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
+@cache
+def _validator() -> type:
+    """jsonschema's, but 1.0 is no whole number: as a seed it would name other files than 1."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    def whole(_: Any, value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    return extend(Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", whole))
+
+
 class Schemas:
     """The JSON schemas of config/schemas, each read once."""
 
@@ -101,8 +114,7 @@ class Schemas:
     def check(self, value: Any, kind: str, shown: str, partial: bool = False) -> None:
         key = (kind, partial)
         if key not in self.validators:
-            from jsonschema import Draft202012Validator
-
+            validator = _validator()
             path = self.folder / f"{kind}.schema.json"
             try:
                 schema = json.loads(path.read_text(encoding="utf-8"))
@@ -110,7 +122,7 @@ class Schemas:
                 raise UserError(f"config/schemas/{path.name}: no such file; restore it from the repository") from None
             except json.JSONDecodeError as error:
                 raise UserError(f"config/schemas/{path.name}:{error.lineno}: not JSON: {error.msg}") from None
-            self.validators[key] = Draft202012Validator(_partial(schema) if partial else schema)
+            self.validators[key] = validator(_partial(schema) if partial else schema)
         if value is None:
             raise UserError(f"{shown}: the file is empty")
         # The unknown key first: a misspelt key is also a missing one, and the misspelling is what helps.

@@ -13,9 +13,8 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from common.errors import UserError
+from common.yamlfiles import parse_yaml, read_yaml
 from report.scores import (
     BOTH,
     BY_UPDATE,
@@ -239,12 +238,7 @@ def check_keys(where: str, value: object, kind: str, allowed: set[str]) -> None:
 def load_spec(path: str | Path) -> dict:
     """Read and check one spec."""
     path = Path(path)
-    try:
-        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such spec; config/tables and config/figures hold them") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    spec = read_yaml(path)
     if isinstance(spec, dict) and "masks" in spec:
         check_keys(str(path), spec, "spec of masks", MASK_SPEC_KEYS)
         for i, panel in enumerate(spec["masks"], start=1):
@@ -395,7 +389,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UserError(f"--override {pair}: write key=value, for example seeds=[1,2,3]")
-        overrides[key] = yaml.safe_load(value)
+        overrides[key] = parse_yaml(value, f"--override {key}")
     return overrides
 
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 
-import yaml
-
 from common.errors import UserError
+from common.yamlfiles import read_yaml
 from plan.datasets import DATASETS_TSV, load_datasets
 
 FINETUNED_KINDS = ("classification", "tagging", "question-answering")
@@ -112,12 +111,7 @@ class Recipe:
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such recipe") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML ({error})") from None
+    content = read_yaml(path)
     if not isinstance(content, dict) or not isinstance(content.get("recipe"), dict):
         raise UserError(f"{path}, recipe: missing; this is not a resolved recipe")
     hyper = _build(Hyperparameters, content["recipe"], f"{path}, recipe.")
