@@ -655,7 +655,7 @@ def test_what_is_missing_is_found_without_a_model(bare):
         "    if 'compare' in spec: comparisons.missing_cells(spec, context)\n"
         "assert 'torch' not in sys.modules\n"
     )
-    scripts = Path(comparisons.__file__).parent
+    scripts = Path(make_comparison.__file__).parent
     subprocess.run([sys.executable, "-c", code], cwd=scripts, check=True)
 
 

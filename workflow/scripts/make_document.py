@@ -18,6 +18,7 @@ from report.scores import group_paths
 from report.tables import (
     AVERAGE,
     GAP,
+    OTHERS,
     Context,
     Table,
     add_context_arguments,
@@ -180,7 +181,7 @@ def language_legend(context: Context, tables: Iterable[Table]) -> str:
     """`ar Arabic, bg Bulgarian, ...` of every code that a table shows."""
     names = {row["code"]: row["name"] for row in read_rows(context.root / "config/languages.tsv", "\t")}
     used = {code for table in tables for column in table.columns for code in (*column.languages, column.language)}
-    used -= {AVERAGE, GAP}
+    used -= {AVERAGE, OTHERS, GAP}
     for code in sorted(used - set(names)):
         raise UserError(f"config/languages.tsv: no line for language {code!r}, which a table shows; add one")
     return ", ".join(rf"\texttt{{{code}}}~{latex.escape(names[code])}" for code in sorted(used))

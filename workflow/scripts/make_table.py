@@ -25,6 +25,7 @@ from report.scores import EN_DEV, MEAN_DEV, OWN_DEV, Summary, group_paths
 from report.tables import (
     AVERAGE,
     GAP,
+    OTHERS,
     Cell,
     Column,
     Group,
@@ -228,7 +229,7 @@ def needs_separator(group: Group, index: int) -> bool:
 
 def plain_heading(column: Column) -> str:
     """A code, `Avg` or `Gap ↓`: the arrow says that less is better."""
-    words = {AVERAGE: "Avg", GAP: "Gap"}.get(column.language, column.language)
+    words = {AVERAGE: "Avg", OTHERS: "Others", GAP: "Gap"}.get(column.language, column.language)
     return f"{words} ↓" if column.less_is_better else words
 
 
@@ -387,7 +388,7 @@ def language_notes(table: Table) -> list[tuple[bool, str]]:
             titles = by_languages.setdefault(column.languages, [])
             titles += [plain_title(column)] if plain_title(column) not in titles else []
     averages = {column.language for column in table.columns if column.of_scale}
-    what = " and ".join(name for key, name in ((AVERAGE, "Avg"), (GAP, "Gap")) if key in averages)
+    what = " and ".join(name for key, name in ((AVERAGE, "Avg"), (OTHERS, "Others"), (GAP, "Gap")) if key in averages)
     for languages, titles in by_languages.items():
         notes.append((False, f"{what} of {', '.join(titles)}: over {', '.join(languages)}."))
     return notes

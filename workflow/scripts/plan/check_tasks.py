@@ -156,7 +156,7 @@ def _check_column(config: Config, column: dict, where: str) -> None:
         metrics.append(f"{task['metric']}-by-update")
     check_known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
     languages = {*task["languages"], "en"}
-    for key, allowed in (("languages", languages), ("show", languages | {"avg", "gap"})):
+    for key, allowed in (("languages", languages), ("show", languages | {"avg", "others", "gap"})):
         for code in column[key] if isinstance(column.get(key), list) else []:
             check_known(code, allowed, f"{where}.{key}", f"language of {column['task']}")
 

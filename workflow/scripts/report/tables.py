@@ -30,6 +30,7 @@ from report.scores import (
 )
 
 AVERAGE = "avg"
+OTHERS = "others"  # the mean of the languages that are not English
 GAP = "gap"  # English minus the mean of the other languages
 SCALE_LANGUAGES = "scale"
 PUBLISHED_ERROR = "error of the publication"
@@ -117,7 +118,7 @@ class Column:
     task: str
     metric: str
     setting: str | None
-    language: str  # a code, AVERAGE or GAP
+    language: str  # a code, AVERAGE, OTHERS or GAP
     languages: tuple[str, ...]  # of the average or the gap
     heading: str
     published_task: str
@@ -132,7 +133,7 @@ class Column:
     @property
     def is_derived(self) -> bool:
         """Does it stand for several languages?"""
-        return self.language in (AVERAGE, GAP)
+        return self.language in (AVERAGE, OTHERS, GAP)
 
     @property
     def less_is_better(self) -> bool:
@@ -536,7 +537,7 @@ def make_column(entry: dict, name: str, languages: list[str]) -> Column:
         metric=entry["metric"],
         setting=entry.get("setting"),
         language=name,
-        languages=tuple(languages),
+        languages=tuple(code for code in languages if name != OTHERS or code != ENGLISH),
         heading=entry.get("heading", ""),
         published_task=entry.get("published_task", entry["task"]),
         published_metric=entry.get("published_metric", entry["metric"]),
@@ -790,7 +791,7 @@ def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
             return None
         return statistics.fmean(statistics.fmean(values) for values in of_tasks)
     results = behind[column]
-    codes = list(column.languages) if column.language == AVERAGE else [column.language]
+    codes = list(column.languages) if column.is_derived else [column.language]
     values = [results.chance(code, column.metric) for code in codes if results.values(code, column.metric)]
     values = [value for value in values if value is not None]
     return statistics.fmean(values) if values else None
