@@ -153,7 +153,7 @@ WRONG = [
     ("config/config.yaml", "mirrors: []", "mirrors: [a\n", ["config/config.yaml:", "not YAML"]),
     ("config/config.yaml", "mirrors: []", "mirrors: []\nscale: mini", ["config/config.yaml:", "'scale' stands twice"]),
     ("config/scales/mini.yaml", "name: mini", "extends: mimi\nname: mini", ["mini.yaml, extends", "no scale 'mimi'"]),
-    ("config/scales/mini.yaml", "pretrain_seeds: 3", "pretrain_seed: 3", ["mini.yaml, pretrain_seed", "did you mean"]),
+    ("config/scales/mini.yaml", "pretrain_seeds: 6", "pretrain_seed: 6", ["mini.yaml, pretrain_seed", "did you mean"]),
     ("config/scales/mini.yaml", "name: mini", "name: midi", ["mini.yaml, name", "'midi'", "'mini'"]),
     ("config/scales/mini.yaml", "languages: [ar,", "languages: [xx,", ["languages[0]", "language", "'xx'"]),
     ("config/scales/mini.yaml", "languages: [ar,", "languages: [sw,", ["languages[0]", "language of the world 'sw'"]),

@@ -603,8 +603,8 @@ def test_several_nodes_are_one_srun_of_torchruns(tree):
     edit(
         tree,
         "config/scales/mini.yaml",
-        "pretrain_seeds: 3",
-        "pretrain_seeds: 3\nresources: {pretrain: {gpu: 8, nodes: 2, threads: 4}}",
+        "pretrain_seeds: 6",
+        "pretrain_seeds: 6\nresources: {pretrain: {gpu: 8, nodes: 2, threads: 4}}",
     )
     text = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=mini").stdout
     command = next(line for line in text.splitlines() if "pretrain.py --run" in line)
