@@ -9,6 +9,10 @@
 #   make smoke   scale smoke: minutes, every code path, numbers that mean nothing
 #   make pdf     results/tables/all.pdf (needs pdflatex)       make report  Snakemake's own report: results/report.html
 #
+# Of your own. Each writes the file, checks it and says the next command.
+#   make new-run NAME=mine FROM=xlm-r                       config/runs/mine.yaml
+#   make new-table NAME=mine/table-01 RUNS="xlm-r mine"     config/tables/mine/table-01.yaml
+#
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
 #   make open    the page of results in a browser
@@ -42,7 +46,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all help table train status open smoke test lint setup lock pdf report plan unlock faults test-slurm
+.PHONY: all help table train new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -61,6 +65,12 @@ table: setup
 train: setup
 	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }
 	$(call workflow,models training,runs=[$(RUN)])
+
+new-run: setup
+	@python workflow/scripts/new_item.py run "$(NAME)" --from "$(FROM)"
+
+new-table: setup
+	@python workflow/scripts/new_item.py table "$(NAME)" --runs $(RUNS)
 
 status: setup
 	@python workflow/scripts/status.py
