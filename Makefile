@@ -1,4 +1,5 @@
 # make         set up .venv if needed, then train and evaluate at scale mini: results/tables/all.tex, results/index.html
+# make demo    the same tables and page of the finished scores in reference/: nothing is trained
 # make help    this list, and what can be named
 #
 # Parts of it. SCALE=smoke|mini|small|paper goes with each, CONFIG="key=value ..." too; each prints the snakemake line it stands for.
@@ -6,8 +7,13 @@
 #   make train RUN=xlm-r              one run: its weights and the curves of its training
 #   make plan    what the jobs that are not done yet cost, before any of them starts; MACHINE and PLAN choose:
 #                make plan SCALE=paper MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
+#   make real    the same on real text, 13 languages, from the network: overnight on two cores (docs/real.md)
 #   make smoke   scale smoke: minutes, every code path, numbers that mean nothing
 #   make pdf     results/tables/all.pdf (needs pdflatex)       make report  Snakemake's own report: results/report.html
+#
+# Of your own. Each writes the file, checks it and says the next command.
+#   make new-run NAME=mine FROM=xlm-r                       config/runs/mine.yaml
+#   make new-table NAME=mine/table-01 RUNS="xlm-r mine"     config/tables/mine/table-01.yaml
 #
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
@@ -42,11 +48,16 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all help table train status open smoke test lint setup lock pdf report plan unlock faults test-slurm
+.PHONY: all demo real help table train new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
 	$(call workflow,$(RESULTS))
+	@python workflow/scripts/afterwards.py --config $(SETTINGS)
+
+demo: setup
+	$(call workflow,$(RESULTS),scores_from=reference)
+	@python workflow/scripts/afterwards.py --config $(SETTINGS) scores_from=reference
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -62,12 +73,21 @@ train: setup
 	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }
 	$(call workflow,models training,runs=[$(RUN)])
 
+new-run: setup
+	@python workflow/scripts/new_item.py run "$(NAME)" --from "$(FROM)"
+
+new-table: setup
+	@python workflow/scripts/new_item.py table "$(NAME)" --runs $(RUNS)
+
 status: setup
 	@python workflow/scripts/status.py
 
-open:
-	@test -f results/index.html || { echo "error: no results/index.html yet: make" >&2; exit 2; }
-	@$(PYTHON) -m webbrowser "file://$(CURDIR)/results/index.html" || echo "open results/index.html in a browser"
+open: setup
+	@test -f results/index.html || { echo "error: no results/index.html yet: make demo" >&2; exit 2; }
+	@python -m webbrowser "file://$(CURDIR)/results/index.html" || echo "open results/index.html in a browser"
+
+real: setup
+	$(call workflow,$(RESULTS),scale=real)
 
 smoke: setup
 	$(call workflow,$(RESULTS),scale=smoke)
@@ -112,6 +132,7 @@ $(STAMP): requirements.lock
 	  { echo "error: $(PYTHON) lacks the module venv: install it (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
 	@command -v $${CXX:-g++} > /dev/null || command -v c++ > /dev/null || \
 	  { echo "error: no C++ compiler, and fasttext has no binary packages: install one (Debian and Ubuntu: apt-get install g++ python3-dev)" >&2; exit 2; }
+	@echo "$(VENV): installs the pins of requirements.lock, once; a few minutes, most of them for torch"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --requirement requirements.lock
 	touch $@

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import new_item
 import plan.runs
 from common.errors import UserError
 from common.identity import digest
 from plan.claimed import all_needs, all_score_paths
 from plan.evidence import score_path
-from plan.load import load_cleaning, load_config
+from plan.load import load_cleaning, load_config, paper_line
 
 SCALES = ("smoke", "mini", "small", "paper")
 
@@ -444,3 +445,49 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     assert all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
     text = message(repository, scores_from="refrence")
     assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")
+
+
+def test_a_table_in_a_new_folder_needs_the_line_of_its_paper(repository, tree):
+    """Said before anything is trained, with what to write; and the line changes no other paper's."""
+    item = tree / "config/tables/mine/table-01.yaml"
+    item.parent.mkdir()
+    text = (tree / "config/tables/parallax/gaps.yaml").read_text(encoding="utf-8")
+    item.write_text(text.replace("paper: parallax", "paper: mine").replace("item: gaps", "item: table-01"))
+    with pytest.raises(
+        UserError, match=r"tables/mine/table-01.yaml, paper: 'mine' has no line in .*papers.tsv.*add one"
+    ):
+        load_config(tree)
+    papers = tree / "config/published/papers.tsv"
+    before = paper_line(load_config(repository), "veco")
+    papers.write_text(papers.read_text(encoding="utf-8") + "mine\tMine\t\n", encoding="utf-8")
+    config = load_config(tree)
+    assert "mine/table-01" in config.tables and paper_line(config, "veco") == before
+    assert paper_line(config, "mine")["name"] == "Mine"
+
+
+def test_a_run_and_a_table_of_ones_own_are_written_checked_and_taken_back(tree, monkeypatch, capsys):
+    def call(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["new_item.py", "--root", str(tree), *words])
+        new_item.main()
+        return capsys.readouterr().out
+
+    assert "make train RUN=mine" in call("run", "mine", "--from", "xlm-r")
+    assert "make table T=mine/table-01" in call("table", "mine/table-01", "--runs", "xlm-r", "mine")
+    config = load_config(tree)
+    assert [row["run"] for row in config.tables["mine/table-01"]["groups"][0]["rows"]] == ["xlm-r", "mine"]
+    assert paper_line(config, "mine") == {"key": "mine", "name": "mine", "citation": ""}
+    for words, says in (
+        (("run", "mine", "--from", "xlm-r"), "is there already"),
+        (("run", "other", "--from", "xml-r"), "unknown run 'xml-r'; did you mean 'xlm-r'"),
+        (("run", "Mine!", "--from", "xlm-r"), "small letters"),
+        (("table", "table-01", "--runs", "xlm-r"), "folder/table"),
+    ):
+        with pytest.raises(UserError, match=says):
+            call(*words)
+    # what the checks refuse is gone again, with its line of papers.tsv
+    monkeypatch.setattr(new_item, "TABLE", new_item.TABLE.replace("accuracy", "acuracy"))
+    papers = (tree / "config/published/papers.tsv").read_text()
+    with pytest.raises(UserError, match="acuracy"):
+        call("table", "yours/table-01", "--runs", "xlm-r")
+    assert not (tree / "config/tables/yours/table-01.yaml").exists()
+    assert (tree / "config/published/papers.tsv").read_text() == papers

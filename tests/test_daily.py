@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import afterwards
 import status
 from plan.load import load_config
 from plan.words import described, what_this_is
@@ -215,19 +216,56 @@ def test_a_scale_that_extends_smoke_keeps_its_warning(repository, tmp_path):
     assert "mean nothing" in what_this_is(config)
 
 
+# --- the end of a call ------------------------------------------------------------------------------------------------
+
+
+def timed(tree: Path, rule: str, name: str, seconds: float) -> None:
+    path = tree / f"results/mini/benchmarks/{rule}/{name}.tsv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"s\tcpu_time\n{seconds}\t1\n")
+
+
+def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(repository, tmp_path, monkeypatch):
+    shutil.copytree(repository / "config", tmp_path / "config")
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2, 3):
+        (tmp_path / f"results/mini/runs/xlm/seed-{seed}").mkdir(parents=True)
+        timed(tmp_path, "pretrain", f"xlm/seed-{seed}", 100.0)
+        timed(tmp_path, "finetune", f"xlm/xnli/cross-lingual-transfer/seed-{seed}", 20.0)
+    link = {"words": "a > b", "measured_words": "+5.2 [+1.0, +9.4] of +1.1", "unit": "points", "level": 0.95}
+    claim = {"says": "A is ahead of B", "paper_name": "P"}
+    undecided = {**claim, "verdict": "undecided", "links": [{**link, "interval": [-1, 2]}]}
+    decided = {**claim, "verdict": "reproduced", "links": [{**link, "interval": [1.0, 9.4]}]}
+    (tmp_path / "results/mini/claims.json").write_text(json.dumps({"claims": [undecided, decided]}))
+    config = load_config(tmp_path, {"scale": "mini"})
+    trained, found, opened, _, after = afterwards.lines(config, cores=2)
+    assert trained.startswith("Trained and evaluated: xlm, 3 seeds, in 6 min")
+    assert found == "Reproduced: A is ahead of B (P). a > b: +5.2 [+1.0, +9.4] of +1.1 points, 95% interval."
+    assert "make open" in opened
+    count, hours = re.search(r"trains the (\d+) other runs .*, some ([\d.]+) h on this", after).groups()
+    assert float(hours) == pytest.approx(int(count) * 360 / 2 / 3600, abs=0.06)
+    assert afterwards.headline([undecided], None).startswith("No claim is decided: of 1, 1 could be tried")
+    # of numbers that mean nothing, none is a finding
+    assert "mean nothing" in afterwards.headline([decided], "the numbers mean nothing")
+    reference = load_config(tmp_path, {"scale": "mini", "scores_from": "reference"})
+    assert afterwards.lines(reference, cores=2)[0].startswith("Nothing was trained")
+
+
 # --- make -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
     (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text(encoding="utf-8").replace(": setup", ":"))
-    (tmp_path / "snakemake").write_text("#!/bin/sh\n")
-    (tmp_path / "snakemake").chmod(0o755)
+    for name in ("snakemake", "python"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
     for words, line in {
         "table T=ernie-m/table-01": "--config runs=all -- results/tables/ernie-m/table-01.tex",
         "train RUN=xlm-r SCALE=smoke": "--config scale=smoke runs=[xlm-r] -- models training",
         "smoke": "--config scale=smoke -- tables results/index.html",
         "pdf CONFIG=seeds=[1]": "--config seeds=[1] -- results/tables/all.pdf",
         "all": "tables results/index.html",
+        "demo": "--config scores_from=reference -- tables results/index.html",
     }.items():
         done = subprocess.run(
             ["make", *words.split(), "CORES=2"], cwd=tmp_path, capture_output=True, text=True, check=True,
@@ -239,3 +277,32 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
 def test_events_are_json_lines(watch):
     watch.filter(record("run_info", stats={"score": 1, "total": 1}))
     assert [json.loads(line)["event"] for line in watch.path.read_text().splitlines()] == ["run"]
+
+
+# --- what belongs to a project ----------------------------------------------------------------------------------------
+
+
+def test_the_version_is_the_same_wherever_it_stands(repository):
+    import tomllib
+
+    import yaml
+
+    version = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert yaml.safe_load((repository / "CITATION.cff").read_text(encoding="utf-8"))["version"] == version
+    assert (
+        re.search(r"^## (\S+)", (repository / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[1] == version
+    )
+
+
+def test_continuous_integration_and_the_pages_call_commands_that_exist(repository):
+    """Every make target that a page or a workflow of CI names is one, and README's files of docs are there."""
+    targets = set(re.findall(r"^([a-z-]+):(?!=)", (repository / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [repository / "README.md", repository / "CONTRIBUTING.md", *(repository / "docs").glob("*.md")]
+    pages += (repository / ".github/workflows").glob("*.yml")
+    for path in pages:
+        named = set(re.findall(r"(?:^|`|run: )make ([a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+        assert named <= targets, f"{path.name}: make {', '.join(sorted(named - targets))}"
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
+    for name in re.findall(r"`(docs/[\w.-]+)`", readme):
+        assert (repository / name).exists(), name

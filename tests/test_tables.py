@@ -426,6 +426,28 @@ def test_bold_only_when_the_lead_exceeds_the_noise():
     assert best_of(*lead, partial=(("en",), ("en", "de"))) == [False, False]
 
 
+def test_a_row_that_learnt_nothing_is_never_the_best(repository, scores):
+    """Untrained weights, fine-tuning that stays at chance, and a gap to an English that was not learnt."""
+
+    def best(values: dict[str, float], english: float = 90.0, untrained: frozenset[str] = frozenset()) -> list[bool]:
+        for run, value in values.items():
+            noisy = {seed: (english if run != "xlm" else 90.0, value + seed / 10) for seed in (1, 2, 3)}
+            write_pair(scores, run, noisy, rule="en_dev")
+        context = dataclasses.replace(made_up.make_context(repository, scores), untrained=untrained)
+        columns = [{**XNLI, "show": ["de", GAP]}]
+        rows = build(small_spec(columns=columns), context).rows
+        return [cell.best for row in rows if row.run in values for cell in row.cells]
+
+    assert best({"xlm-r": 80.0, "xlm": 60.0}) == [True, True, False, False]
+    assert best({"xlm-r": 80.0, "xlm": 60.0}, untrained=frozenset({"xlm-r"})) == [False] * 4
+    # a third is chance: English at 34 has no gap, whatever the others are
+    assert best({"xlm-r": 80.0, "xlm": 60.0}, english=34.0) == [False] * 4
+    # well learnt for a score, not for a gap
+    assert best({"xlm-r": 80.0, "xlm": 60.0}, english=42.0) == [True, False, False, False]
+    # at chance in German, by a row that knows English: its gap counts
+    assert best({"xlm-r": 33.4, "xlm": 20.0}) == [False, True, False, False]
+
+
 def test_two_rows_of_one_run_do_not_compete():
     same = Summary(60.0, 1.0, 3)
     assert best_of(("a", same), ("a", same), ("b", Summary(50.0, 1.0, 3))) == [True, True, False]

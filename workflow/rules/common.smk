@@ -937,6 +937,13 @@ def formatted_tables(wildcards):
     ]
 
 
+def paper_digest(wildcards):
+    """The line of an item's paper: another paper's line plans nothing here."""
+    return common.identity.digest(
+        plan.load.paper_line(PLAN, spec_of(wildcards)["paper"])
+    )
+
+
 def paper_of_item(wildcards):
     return spec_of(wildcards)["paper"]
 

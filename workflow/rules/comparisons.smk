@@ -35,7 +35,7 @@ rule make_comparison:
         spec="config/tables/{item}.yaml",
         published=spec_published,
         errata="config/published/errata.csv",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
         counts=comparison_counts,
         trainings=comparison_trainings,
         scores=spec_scores,
@@ -54,6 +54,7 @@ rule make_comparison:
         mem_mb=resource("make_comparison", "mem_mb", 2000),
         runtime=resource("make_comparison", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("make_comparison"),
         scale=SCALE,
         root=scores_root,

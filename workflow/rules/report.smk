@@ -50,7 +50,7 @@ rule make_table:
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
         scores=spec_scores,
     output:
         table="results/tables/{item}.tex",
@@ -67,6 +67,7 @@ rule make_table:
         mem_mb=resource("make_table", "mem_mb", 1000),
         runtime=resource("make_table", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("make_table"),
         scale=SCALE,
         root=scores_root,
@@ -84,7 +85,7 @@ rule plot_figure:
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
         scores=spec_scores,
         trainings=spec_trainings,
     output:
@@ -109,6 +110,7 @@ rule plot_figure:
         mem_mb=resource("plot_figure", "mem_mb", 2000),
         runtime=resource("plot_figure", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("plot_figure"),
         scale=SCALE,
         root=scores_root,
@@ -124,7 +126,7 @@ rule draw_diagram:
     input:
         script="workflow/scripts/draw_diagram.py",
         spec="config/figures/{item}.yaml",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
     output:
         pdf="results/figures/{item}.pdf",
         png=report(
@@ -147,6 +149,7 @@ rule draw_diagram:
         mem_mb=resource("draw_diagram", "mem_mb", 3000),
         runtime=resource("draw_diagram", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("draw_diagram"),
         scale=SCALE,
         root=scores_root,

@@ -16,7 +16,7 @@ rule make_table_formats:
         published=spec_published,
         models="config/published/models.tsv",
         errata="config/published/errata.csv",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
         languages="config/languages.tsv",
         scores=spec_scores,
     output:
@@ -41,6 +41,7 @@ rule make_table_formats:
         mem_mb=resource("make_table", "mem_mb", 1000),
         runtime=resource("make_table", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("make_table"),
         scale=SCALE,
         root=scores_root,
@@ -58,7 +59,7 @@ rule make_comparison_formats:
         spec="config/tables/{item}.yaml",
         published=spec_published,
         errata="config/published/errata.csv",
-        papers="config/published/papers.tsv",
+        papers=ancient("config/published/papers.tsv"),
         counts=comparison_counts,
         trainings=comparison_trainings,
         scores=spec_scores,
@@ -84,6 +85,7 @@ rule make_comparison_formats:
         mem_mb=resource("make_comparison", "mem_mb", 2000),
         runtime=resource("make_comparison", "runtime", 10),
     params:
+        paper=paper_digest,
         code=code("make_comparison"),
         scale=SCALE,
         root=scores_root,

@@ -173,9 +173,22 @@ def _list(value: Any) -> list:
     return value if isinstance(value, list) else [value]
 
 
+PAPERS = "config/published/papers.tsv"
+
+
+def _papers(config: Config) -> dict[str, dict[str, str]]:
+    with open(config.root / PAPERS, encoding="utf-8", newline="") as file:
+        return {row["key"]: row for row in csv.DictReader(file, delimiter="\t")}
+
+
+def paper_line(config: Config, key: str) -> dict[str, str]:
+    """Name and citation of a paper, as they stand over its tables."""
+    return _papers(config)[key]
+
+
 def _read_specs(config: Config, schemas: Schemas, kind: str) -> dict[str, dict]:
     folder = config.root / f"config/{kind}s"
-    specs = {}
+    specs, papers = {}, _papers(config)
     for path in sorted(folder.glob("*/*.yaml")):
         item = f"{path.parent.name}/{path.stem}"
         shown = f"config/{kind}s/{item}.yaml"
@@ -184,6 +197,11 @@ def _read_specs(config: Config, schemas: Schemas, kind: str) -> dict[str, dict]:
         for key, expected in (("paper", path.parent.name), ("item", path.stem)):
             if spec[key] != expected:
                 raise UserError(f"{shown}, {key}: is '{spec[key]}' but the file says '{expected}'; make them equal")
+        if spec["paper"] not in papers:
+            raise UserError(
+                f"{shown}, paper: '{spec['paper']}' has no line in {PAPERS}, whose names stand over tables; add one: "
+                "key, name and citation, with a tab between them (the citation may be empty)"
+            )
         check_spec(config, spec, shown)
         specs[item] = spec
     return specs
@@ -202,10 +220,8 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     for number, claim in enumerate(content["claims"], start=1):
         name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
         schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
-    with open(config.root / "config/published/papers.tsv", encoding="utf-8", newline="") as file:
-        papers = [row["key"] for row in csv.DictReader(file, delimiter="\t")]
     read = claims.with_ties(content["claims"], tie)
-    claims.check_claims(read, config.runs, config.tasks, papers)
+    claims.check_claims(read, config.runs, config.tasks, _papers(config))
     return read
 
 

@@ -230,7 +230,7 @@ def scale_section(scale: dict, name: str, exported: Exported) -> str:
             " The data that it was fine-tuned on are of the generated mini-world, and made up; the checkpoint is not. "
             "Its numbers are not comparable with published ones."
         )
-    elif name == "smoke":
+    elif scale.get("warning"):
         words += " It tests the code: **the numbers of this model mean nothing**, and it is of no use."
     elif scale.get("world"):
         words += (

@@ -93,6 +93,8 @@ class Context:
     canonical: Callable[[str, str], str]  # run, task -> the run that stands for it at this scale (equal content)
     expected: Callable[[dict], Iterable[Path]]  # spec -> the score files that it asks for
     description: str = ""  # of the scale
+    warning: str | None = None  # of a scale whose numbers mean nothing
+    untrained: frozenset[str] = frozenset()  # runs whose pre-training has no step
     root: Path = Path()  # of the repository: where config/ lies
     unselected: frozenset[str] = frozenset()  # names of config/runs that are not
     absent: frozenset[str] = (
@@ -156,6 +158,7 @@ class Cell:
     reason: str | None = None  # why there is no reproduced number
     told: bool = False  # the reason is a result, which stands below the table
     best: bool = False
+    no_best: bool = False  # the weights learnt nothing, or were never trained: it is the best of nothing
     files: tuple[Path, ...] = ()  # the score files behind it
 
 
@@ -432,6 +435,8 @@ def load_context(
         canonical=lambda run, task: canonical_run(config, run, task),
         expected=expected,
         description=described(config.scale),
+        warning=config.scale.get("warning"),
+        untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
         root=root,
         unselected=frozenset(config.runs) - config.selected,
         absent=frozenset(config.not_here),
@@ -639,11 +644,14 @@ def cell_of_tasks(cells: list[tuple[Column, list[Cell]]]) -> Cell:
 
 
 def mark_best(group: Group, columns: list[Column]) -> None:
-    """The best reproduced cell of each column, where it leads the second run by more than their pooled deviation."""
+    """The best reproduced cell of each column, where it leads the second run by more than their pooled deviation.
+
+    Cells of nothing learnt are no competitors: their gap is small, and their noise too.
+    """
     for index, column in enumerate(columns):
         by_run: dict[str, list[Cell]] = {}
         for row in group.rows:
-            if row.cells[index].summary:
+            if row.cells[index].summary and not row.cells[index].no_best:
                 by_run.setdefault(row.canonical, []).append(row.cells[index])
         cells = [cells[0] for cells in by_run.values()]
         if len(cells) < 2 or len({cell.partial for cell in cells}) > 1:
@@ -761,8 +769,19 @@ def build(spec: dict, context: Context) -> Table:
                     if lacking:
                         row.lacking[key] = tuple(sorted(lacking))
                 cell.files = files_behind(column, spec_row, entry, cell.values)
+                own_chance = chance_of(column, behind)
                 if chance[index] is None:
-                    chance[index] = chance_of(column, behind)
+                    chance[index] = own_chance
+                cell.no_best = (
+                    run in context.untrained
+                    or any(seeds_at_chance(part, one) for part, one in behind.items())
+                    or any(part.language == GAP and not english_is_learnt(part, one) for part, one in behind.items())
+                    or (
+                        own_chance is not None
+                        and not column.less_is_better
+                        and cell.summary.mean <= own_chance + NOT_LEARNT
+                    )
+                )
             group.rows.append(row)
         mark_best(group, columns)
         groups.append(group)
@@ -798,6 +817,13 @@ def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
 
 
 NOT_LEARNT = 1.0  # points above chance
+WELL_LEARNT = 10.0  # points above chance, in English: below, a gap to it says nothing
+
+
+def english_is_learnt(column: Column, results: Results) -> bool:
+    """Does every seed know enough in English for a gap to say something?"""
+    values, chance = results.values(ENGLISH, column.metric), results.chance(ENGLISH, column.metric)
+    return all(value > (chance or 0.0) + WELL_LEARNT for value in values.values())
 
 
 def seeds_at_chance(column: Column, results: Results) -> tuple[int, ...]:
@@ -841,10 +867,10 @@ def label(spec: dict) -> str:
 
 def scale_words(context: Context) -> str:
     """What a reader must know of the reproduced numbers before comparing them."""
-    if context.scale == "smoke":
+    if context.warning:
         return (
-            "Scale smoke, generated mini-world: this scale tests the code, its numbers mean nothing "
-            "and are not comparable with the published ones."
+            f"Scale {context.scale}, {'generated mini-world' if context.world else 'real text'}: this scale tests the "
+            "code, its numbers mean nothing and are not comparable with the published ones."
         )
     if context.world:
         return (

@@ -1,0 +1,106 @@
+"""A run or a table of your own: the file, what it needs beside it, the checks, and the next command.
+
+    make new-run NAME=mine FROM=xlm-r
+    make new-table NAME=mine/table-01 RUNS="xlm-r mine"
+    python workflow/scripts/new_item.py run mine --from xlm-r
+    python workflow/scripts/new_item.py table mine/table-01 --runs xlm-r mine
+
+A run extends another and holds what differs. A table shows its runs in rows, on XNLI to begin with; a table in a new
+folder of config/tables gets the line in config/published/papers.tsv that names it. Nothing that exists is changed, and
+what does not pass the checks is taken back.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from common.errors import UserError, run_main
+from common.yamlfiles import check_known
+from plan.load import PAPERS, load_config
+
+RUN = """\
+# What differs from {parent}: write it here, key by key (config/README.md, "What a run says"). Until something does, the
+# run is {parent} under another name, and is not trained again.
+name: {name}
+extends: {parent}
+"""
+TABLE = """\
+# config/README.md, "What a table says", has the other keys. A column of each task: parallax/summary shows some.
+paper: {folder}
+item: {item}
+title: "{runs}, side by side"
+columns:
+  - {{task: xnli, metric: accuracy, languages: scale, average: true, heading: XNLI}}
+groups:
+  - title: Trained here
+    setting: cross-lingual-transfer
+    rows:
+{rows}
+"""
+
+
+def new_run(root: Path, name: str, parent: str) -> tuple[list[Path], list[str]]:
+    """The files, and what to do next."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise UserError(f"NAME={name}: a run is named in small letters, digits and hyphens, such as mine-2")
+    check_known(parent, (path.stem for path in (root / "config/runs").glob("*.yaml")), "FROM", "run")
+    path = root / f"config/runs/{name}.yaml"
+    write_new(path, RUN.format(name=name, parent=parent))
+    return [path], [
+        f"config/runs/{name}.yaml: write into it what differs from {parent}, then:",
+        f"  make train RUN={name}",
+        f'  make new-table NAME={name}/table-01 RUNS="{parent} {name}"',
+    ]
+
+
+def new_table(root: Path, name: str, runs: list[str]) -> tuple[list[Path], list[str]]:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*", name):
+        raise UserError(f"NAME={name}: write folder/table, in small letters, digits and hyphens: mine/table-01")
+    for run in runs:
+        check_known(run, (path.stem for path in (root / "config/runs").glob("*.yaml")), "RUNS", "run")
+    folder, item = name.split("/")
+    path = root / f"config/tables/{name}.yaml"
+    rows = "\n".join(f"      - {{label: {run}, run: {run}}}" for run in runs)
+    write_new(path, TABLE.format(folder=folder, item=item, runs=", ".join(runs), rows=rows))
+    papers = root / PAPERS
+    if folder not in {line.partition("\t")[0] for line in papers.read_text(encoding="utf-8").splitlines()}:
+        with open(papers, "a", encoding="utf-8") as file:
+            file.write(f"{folder}\t{folder}\t\n")
+    return [path], [f"config/tables/{name}.yaml: its columns and rows can be changed; then:", f"  make table T={name}"]
+
+
+def write_new(path: Path, text: str) -> None:
+    if path.exists():
+        raise UserError(f"{path}: is there already; choose another name, or change that file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path("."), help="the folder that holds config/")
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    run = kinds.add_parser("run", help="a file of config/runs")
+    run.add_argument("name")
+    run.add_argument("--from", dest="parent", required=True, metavar="RUN", help="the run that it extends")
+    table = kinds.add_parser("table", help="a file of config/tables")
+    table.add_argument("name", help="folder/table")
+    table.add_argument("--runs", nargs="+", required=True, help="its rows")
+    arguments = parser.parse_args()
+    kept = (arguments.root / PAPERS).read_bytes()
+    if arguments.kind == "run":
+        files, words = new_run(arguments.root, arguments.name, arguments.parent)
+    else:
+        files, words = new_table(arguments.root, arguments.name, arguments.runs)
+    try:
+        load_config(arguments.root)
+    except UserError:
+        for path in files:
+            path.unlink()
+        (arguments.root / PAPERS).write_bytes(kept)
+        raise
+    print("\n".join(words))
+
+
+if __name__ == "__main__":
+    run_main(main)
