@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,10 +16,12 @@ import pytest
 
 import afterwards
 import status
+from common.errors import UserError
 from plan.load import load_config
 from plan.words import described, what_this_is
 from test_dag import copy_tree
 from watch import events, terminal
+from watch.python import wrong_python
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -82,6 +85,98 @@ def errors(done: subprocess.CompletedProcess) -> list[str]:
 def test_a_mistake_on_the_command_line_is_one_line_that_says_the_mend(tree, arguments, says):
     [line] = errors(plainly(tree, "--dry-run", *arguments))
     assert says in line
+
+
+def test_seeds_that_are_none_are_told(tree):
+    with pytest.raises(UserError, match=r"seeds.*must be"):
+        load_config(tree, {"seeds": "one"})
+    with pytest.raises(UserError, match=r"seeds"):
+        load_config(tree, {"seeds": []})
+
+
+def test_outside_of_the_environment_one_line_says_how_to_enter_it(tmp_path, monkeypatch):
+    """A `python` without the packages comes first on PATH; one with them, or Snakemake's own, is right."""
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "python").write_text("#!/bin/sh\nexit 1\n")
+    (bare / "python").chmod(0o755)
+    monkeypatch.setenv("PATH", str(bare))
+    assert re.fullmatch(
+        r"`python` is .*/bare/python, which lacks .*: \. /venv/bin/activate, .*", wrong_python("/venv/bin/python")
+    )
+    assert wrong_python(str(bare / "python3")) is None
+    (bare / "python").write_text("#!/bin/sh\nexit 0\n")
+    assert wrong_python("/venv/bin/python") is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert wrong_python("/venv/bin/python").startswith("no `python` on PATH")
+
+
+@pytest.mark.parametrize(
+    ("answers", "compiler", "says"),
+    [
+        ({"version_info": 1}, True, "error: Python 3.9.1 is too old: install Python 3.11 or newer"),
+        ({"ensurepip": 1}, True, "lacks the module venv: install it"),
+        ({}, False, "error: no C++ compiler"),
+    ],
+)
+def test_what_set_up_lacks_is_one_line(tmp_path, answers, compiler, says):
+    """Before anything is installed. A Python that answers as an old one does, or without venv; no g++."""
+    (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text(encoding="utf-8"))
+    (tmp_path / "requirements.lock").write_text("")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("sh", "make", "test", "echo", "env"):
+        if found := shutil.which(tool):
+            (tools / tool).symlink_to(found)
+    lines = [f'case "$*" in *{word}*) exit {status_};; esac' for word, status_ in answers.items()]
+    text = "\n".join(["#!/bin/sh", 'case "$1" in --version) echo Python 3.9.1; exit 0;; esac', *lines, "exit 0", ""])
+    (tools / "python3").write_text(text)
+    (tools / "python3").chmod(0o755)
+    if compiler:
+        (tools / "g++").symlink_to("/bin/true")
+    environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", "setup"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"PATH": str(tools)},
+    )
+    assert done.returncode != 0
+    [line] = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert says in line
+
+
+@pytest.mark.dag
+def test_after_ctrl_c_the_same_line_goes_on(tree):
+    """Without a word of incomplete files: the script is stopped in the middle of its output."""
+    script = tree / "workflow/scripts/audit.py"
+    kept = script.read_text(encoding="utf-8")
+    slow = "import pathlib, time; pathlib.Path('results/tables/audit.tex').write_text('half'); time.sleep(60)"
+    script.write_text(slow, encoding="utf-8")
+    call = ["--cores", "1", "--config", "scale=smoke", "--", "results/tables/audit.tex"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    half = tree / "results/tables/audit.tex"
+    half.unlink(missing_ok=True)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *call],
+        cwd=tree, env=os.environ | {"PATH": path}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not half.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(running.pid, signal.SIGINT)
+        running.communicate(timeout=60)
+    finally:
+        running.kill()
+        script.write_text(kept, encoding="utf-8")
+    assert running.returncode != 0
+    done = plainly(tree, *call)
+    assert done.returncode == 0, done.stderr
+    assert "IncompleteFiles" not in done.stderr and half.read_text() != "half"
 
 
 # --- the profile ------------------------------------------------------------------------------------------------------

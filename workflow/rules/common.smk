@@ -27,6 +27,7 @@ import plan.runs
 import plan.translators
 import plan.words
 from common.errors import UserError
+from watch.python import wrong_python
 from watch.terminal import Watch
 
 # Snakemake asks every resource once before it knows the inputs, and forgets what it asked for.
@@ -49,6 +50,8 @@ except UserError as error:
 
 SCALE = PLAN.scale_name
 if workflow.is_main_process:
+    if not workflow.deployment_settings.deployment_method and (wrong := wrong_python()):
+        raise WorkflowError(wrong)
     logger.addFilter(
         Watch(
             SCALE,
