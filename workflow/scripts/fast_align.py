@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
 from common.identity import run_hash
-from common.yamlfiles import read_yaml
+from common.yamlfiles import read_resolved
 from corpus.corpusio import read_lines
 from engine import ibm2
 from plan.datasets import DATASETS_TSV
@@ -77,7 +77,7 @@ def parse_arguments() -> SimpleNamespace:
 
 
 def read_run(path: Path) -> dict:
-    run = read_yaml(path)
+    run = read_resolved(path)
     if not isinstance(run, dict) or run.get("kind") != "aligner":
         raise UserError(f"{path}, kind: not aligner; a run that is pre-trained predicts by predict.py")
     return run

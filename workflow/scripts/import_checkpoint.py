@@ -26,7 +26,7 @@ from torch import Tensor
 
 from common.errors import UserError, run_main
 from common.identity import run_hash
-from common.yamlfiles import read_yaml
+from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
@@ -105,7 +105,7 @@ def read_object(path: Path, mend: str) -> dict:
         content = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path}: no such file; {mend}") from None
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise UserError(f"{path}: no JSON ({error}); {mend}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected an object of keys, found {type(content).__name__}; {mend}")
@@ -114,7 +114,7 @@ def read_object(path: Path, mend: str) -> dict:
 
 def read_run(path: Path, model: ModelConfig, checkpoint: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     """Name and hash of the run, whose model must have the checkpoint's shape, and what it leaves out."""
-    run = read_yaml(path)
+    run = read_resolved(path)
     for key, said in run.get("model", {}).items():
         if hasattr(model, key) and (found := getattr(model, key)) != said:
             raise UserError(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from common.atomic import write_text
+from common.atomic import write_summed
 from common.errors import run_main
 from plan.config import Config
 from plan.recipes import resolve_recipe
@@ -34,7 +34,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     config = config_of(arguments.task, arguments.scale, "tasks")
-    write_text(arguments.out, render(config, arguments.task.stem, arguments.setting, arguments.recipe))
+    write_summed(arguments.out, render(config, arguments.task.stem, arguments.setting, arguments.recipe))
 
 
 if __name__ == "__main__":

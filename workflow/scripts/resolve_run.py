@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from common.atomic import write_text
+from common.atomic import write_summed
 from common.errors import UserError, run_main
 from plan.config import Config
 from plan.load import load_config
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="results/<scale>/runs/<run>/run.yaml")
     arguments = parser.parse_args()
     config = config_of(arguments.run, arguments.scale, "runs")
-    write_text(arguments.out, render(config, arguments.run.stem))
+    write_summed(arguments.out, render(config, arguments.run.stem))
 
 
 if __name__ == "__main__":

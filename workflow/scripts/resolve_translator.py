@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from common.atomic import write_text
+from common.atomic import write_summed
 from common.errors import run_main
 from plan.config import Config
 from plan.translators import resolve_translator
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="run.yaml to write")
     arguments = parser.parse_args()
     config = config_of(arguments.run, arguments.scale, "runs")
-    write_text(arguments.out, render(config, arguments.run.stem, arguments.task.stem, arguments.setting))
+    write_summed(arguments.out, render(config, arguments.run.stem, arguments.task.stem, arguments.setting))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from pathlib import Path
 from common.atomic import CHECKSUM, check_seal, sha256_of, write_sealed
 from common.errors import UserError, run_main
 from common.identity import run_hash
-from common.yamlfiles import read_yaml
+from common.yamlfiles import read_resolved
 from report.trainings import read_log, shortened, signals
 
 
 def summarise(run_file: Path, cost_file: Path, log: Path, seed: int, scale: str) -> dict:
-    run = read_yaml(run_file, str(run_file))
+    run = read_resolved(run_file)
     try:
         cost = json.loads(cost_file.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -142,6 +142,15 @@ def keep_sum(path: str | Path, sha256: str) -> None:
     write_text(sum_file(Path(path)), sha256 + "\n")
 
 
+def write_summed(path: str | Path, text: str) -> None:
+    """A text whose sum is remembered: what it says is computed with, and one digit more is another number."""
+    path = Path(path)
+    with told(path):
+        sum_file(path).unlink(missing_ok=True)  # of what was there; killed here, the text has none
+    write_text(path, text)
+    keep_sum(path, hashlib.sha256(text.encode()).hexdigest())
+
+
 def check_sum(path: str | Path, mend: str) -> None:
     """A file is what was remembered, where something was."""
     path = Path(path)

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from common.atomic import check_sum
 from common.errors import UserError, reason
 
 _BaseLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -82,6 +83,12 @@ def read_yaml(path: str | Path, shown: str | None = None) -> Any:
         raise UserError(f"{shown}: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{shown}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+
+
+def read_resolved(path: str | Path) -> Any:
+    """What a resolve_*.py wrote, as it was written: a digit that a disk or an editor changed is another model."""
+    check_sum(path, "delete it, and run again; what was computed from it since is to be deleted too")
+    return read_yaml(path)
 
 
 def parse_yaml(text: str, shown: str) -> Any:

@@ -72,6 +72,8 @@ def next_scores(model: Seq2Seq, last_N: Tensor, past: Past) -> Tensor:
         x_N1D, past.own[layer] = attend_to_own(block, x_N1D, *past.own[layer])
         x_N1D = block.feed_forward(attend_to_source(cross, x_N1D, *past.source[layer], mask))
     scores_NV = F.log_softmax(model.logits(x_N1D[:, 0]).float(), dim=-1)
+    if scores_NV.isnan().any():
+        raise UserError("the model: NaN or infinity in its scores; nothing can be translated with it, train it again")
     scores_NV[:, [*NEVER_SAID, scores_NV.shape[1] - 1]] = -torch.inf
     return scores_NV
 

@@ -111,6 +111,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, 
     except RuntimeError as error:
         raise UserError(f"{path}: {error}") from None
     encoder.language_codes = json.loads(metadata.get("languages", "[]"))
+    encoder.path = str(path)
     return encoder, metadata
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.typed import build
-from common.yamlfiles import read_yaml
+from common.yamlfiles import read_resolved
 from engine.corruption import MaskSpec
 from engine.data import Source
 from engine.model import ModelConfig
@@ -126,7 +126,7 @@ class RunConfig:
 
 
 def load_run(path: Path) -> RunConfig:
-    values = read_yaml(path)
+    values = read_resolved(path)
     try:
         run = build(RunConfig, values, "")
     except UserError as error:

@@ -27,6 +27,7 @@ from engine.prenorm import PreNormConfig
 from engine.tokenizer import BOS, EOS, PAD
 
 SHOWN = 20  # names in an error, of each kind
+MOST, MOST_LAYERS = 1 << 28, 1000  # of a size in a config; a list of names is made of the layers
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PREFIXES = ("roberta.", "bert.", "electra.", "ernie_m.", "model.", "")
 BODY = ("embeddings.", "encoder.", "pooler.", "shared.", "decoder.")  # what a prefix stands before
@@ -259,7 +260,7 @@ def model_of(config: dict, where: str) -> ModelConfig | PreNormConfig:
     path = Path(where).with_name("config.json")
     if "model_type" not in config:
         raise UserError(f"{path}: the key model_type is missing; known: {', '.join(FORMATS)}")
-    if config["model_type"] not in FORMATS:
+    if not isinstance(config["model_type"], str) or config["model_type"] not in FORMATS:
         raise UserError(f"{path}, model_type: {config['model_type']!r} is unknown; known: {', '.join(FORMATS)}")
     make = {"mbart": mbart_of, "mt5": mt5_of}.get(config["model_type"], post_norm_of)
     try:
@@ -361,13 +362,16 @@ def whole(config: dict, key: str, path: Path) -> int:
         raise UserError(f"{path}: the key {key} is missing")
     if isinstance(config[key], bool) or not isinstance(config[key], int) or config[key] < 1:
         raise UserError(f"{path}, {key}: {config[key]!r} is not a whole number above zero")
+    most = MOST_LAYERS if key.endswith("layers") else MOST
+    if config[key] > most:
+        raise UserError(f"{path}, {key}: {config[key]:,} is more than any encoder has; at most {most:,}")
     return config[key]
 
 
 def number(config: dict, key: str, default: float, path: Path) -> float:
     value = default if config.get(key) is None else config[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UserError(f"{path}, {key}: {value!r} is not a number of at least zero")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:  # NaN is neither
+        raise UserError(f"{path}, {key}: {value!r} is not a number from 0 to 1")
     return float(value)
 
 
@@ -508,6 +512,8 @@ def from_foreign(
             wrong("of another shape than config.json says", f"{actual} {list(tensor.shape)}, not {expected}")
         elif tensor.dtype not in DTYPES.values():
             wrong("of a type other than fp32, fp16 and bf16", f"{actual} ({tensor.dtype})")
+        elif not torch.isfinite(tensor).all():
+            wrong("with NaN or infinity among their numbers", actual)
     if problems:
         mend = f"; {LEAVE_OUT}" if lacks_a_head(problems.get("missing", []), kind, groups, model, prefix) else ""
         said = listed(problems)

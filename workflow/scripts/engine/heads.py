@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from engine.alignments import Link
 from engine.model import Encoder, initialise
 from engine.rows import AnswerWindow, Window, WordPair, ordered_batches, pad
@@ -81,7 +82,20 @@ def encode(
         numbers_B = torch.tensor([language_number(encoder, code) for code in languages], device=device)
         languages_BT = numbers_B[:, None].expand_as(tokens_BT)
     states = encoder(tokens_BT, None, real_BT, all_layers, sides_BT, languages_BT, layers=layers)
+    if not torch.is_grad_enabled():  # of training the loss is looked at
+        check_finite(encoder, states if all_layers else [states], real_BT)
     return states, real_BT
+
+
+def check_finite(encoder: Encoder, states: Sequence[Tensor], real_BT: Tensor) -> None:
+    """Of NaN an answer can be made like of any number, and a score of it."""
+    for layer, states_BTD in enumerate(states):
+        if not (states_BTD.sum(-1).isfinite() | ~real_BT).all():
+            where = f"layer {layer}" if len(states) > 1 else "its last layer"
+            raise UserError(
+                f"{getattr(encoder, 'path', 'the model')}: NaN or infinity in the states of {where}; nothing can be "
+                "predicted with these weights: train or import them again"
+            )
 
 
 def language_number(encoder: Encoder, code: str) -> int:

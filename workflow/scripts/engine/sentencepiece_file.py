@@ -4,7 +4,6 @@ SentencePiece itself reads them, but does not tell how they normalise, nor with 
 """
 
 import base64
-import binascii
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from common.errors import UserError
 UNIGRAM, BPE = 1, 2  # trainer_spec.model_type
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # of pieces
 PIECES, TRAINER, NORMALIZER = 1, 2, 3  # fields
+LARGEST_SCORE = 1e30  # they are logarithms, in four bytes
 
 
 @dataclass(frozen=True)
@@ -151,19 +151,24 @@ def to_varint(number: int) -> bytes:
 
 def from_tokenizer_json(content: dict, where: str) -> SentencePieceFile:
     """Of a tokenizer.json that transformers made of XLM-R's file; newer versions keep nothing else of it."""
-    model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
-    steps = normalizer.get("normalizers", [normalizer])
-    tables = [step["precompiled_charsmap"] for step in steps if step.get("type") == "Precompiled"]
-    vocabulary = model.get("vocab")
     layout = ["<s>", "<pad>", "</s>", "<unk>"]
     try:
-        tokens = [(str(token), float(score)) for token, score in vocabulary]
+        model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
+        steps = normalizer.get("normalizers", [normalizer])
+        tables = [step["precompiled_charsmap"] for step in steps if step.get("type") == "Precompiled"]
+        tokens = [(str(token), float(score)) for token, score in model["vocab"]]
+        for token, score in tokens:
+            token.encode()  # half a character has no bytes
+            if not -LARGEST_SCORE <= score <= LARGEST_SCORE:
+                raise ValueError(f"the score of {token!r} is {score}")
         known = model["type"] == "Unigram" and not model.get("byte_fallback") and [t for t, _ in tokens[:4]] == layout
         if not known or tokens[-1][0] != "<mask>" or len(tables) != 1:
             raise ValueError("not XLM-R's")
         charsmap = base64.b64decode(tables[0], validate=True)
-    except (KeyError, IndexError, TypeError, ValueError, binascii.Error):
-        raise UserError(f"{where}: not XLM-R's tokenizer; give the checkpoint's sentencepiece.bpe.model") from None
+    except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{where}: not XLM-R's tokenizer ({error}); give the checkpoint's sentencepiece.bpe.model"
+        ) from None
     specials = [Piece("<unk>", 0.0, UNKNOWN), Piece("<s>", 0.0, CONTROL), Piece("</s>", 0.0, CONTROL)]
     pieces = [*specials, *(Piece(token, score, NORMAL) for token, score in tokens[4:-1])]
     return SentencePieceFile(pieces, UNIGRAM, False, False, charsmap, True, True, True)

@@ -616,7 +616,7 @@ def read_json(path: Path) -> dict:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise UserError(f"{path}: not JSON ({error}); download it again") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected a mapping; download it again")

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from common.errors import UserError
-from common.yamlfiles import read_yaml
+from common.yamlfiles import read_resolved
 from plan.datasets import DATASETS_TSV, load_datasets
 
 FINETUNED_KINDS = ("classification", "tagging", "question-answering")
@@ -111,7 +111,7 @@ class Recipe:
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    content = read_yaml(path)
+    content = read_resolved(path)
     if not isinstance(content, dict) or not isinstance(content.get("recipe"), dict):
         raise UserError(f"{path}, recipe: missing; this is not a resolved recipe")
     hyper = _build(Hyperparameters, content["recipe"], f"{path}, recipe.")

@@ -1,0 +1,93 @@
+"""A resolved run or recipe that was changed on its way: no score of another model in silence."""
+
+import os
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import collect_scores
+import resolve_recipe
+import resolve_run
+import summarise_training
+from common.errors import UserError
+from common.yamlfiles import read_resolved
+from engine.config import load_run
+from plan.evidence import score_hash
+from plan.load import load_config
+from tasks.recipe import load_recipe
+
+SEEDS = range(200)
+
+
+@pytest.fixture(scope="module")
+def resolved(repository, tmp_path_factory) -> dict[str, Path]:
+    """A run and a recipe, as their scripts write them."""
+    folder, config = tmp_path_factory.mktemp("resolved"), repository / "config"
+    found = {"run": folder / "run.yaml", "recipe": folder / "default.yaml"}
+    scale = ["--scale", str(config / "scales/smoke.yaml"), "--out"]
+    calls = {
+        resolve_run: ["--run", str(config / "runs/xlm-r.yaml"), *scale, str(found["run"])],
+        resolve_recipe: [
+            *("--task", str(config / "tasks/tatoeba.yaml"), "--setting", "zero-shot-retrieval", "--recipe", "default"),
+            *(*scale, str(found["recipe"])),
+        ],
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        for script, words in calls.items():
+            patched.setattr(sys, "argv", ["script", *words])
+            script.main()
+    return found
+
+
+READERS = {"run": load_run, "recipe": load_recipe}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_changed_digit_with_the_time_of_the_file_is_told(resolved, kind):
+    """200 digits and other characters, each with the file's own time, which Snakemake compares."""
+    path, noise = resolved[kind], random.Random(kind)
+    READERS[kind](path)
+    whole, times = path.read_bytes(), path.stat()
+    for _ in SEEDS:
+        place = noise.randrange(len(whole))
+        changed = bytearray(whole)
+        changed[place] = noise.choice(b"0123456789") if noise.random() < 0.7 else noise.randrange(256)
+        if changed == whole:
+            continue
+        path.write_bytes(changed)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with pytest.raises(UserError, match=rf"{path.name}: not as it was written .* delete it, and run again"):
+            READERS[kind](path)
+    path.write_bytes(whole)
+    READERS[kind](path)
+
+
+def test_every_reader_of_a_run_looks_at_its_sum(resolved):
+    path = resolved["run"]
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"1", b"2"))
+    for read in (
+        load_run,
+        read_resolved,
+        lambda path: summarise_training.summarise(path, path, path, 1, "smoke"),
+    ):
+        with pytest.raises(UserError, match=r"run\.yaml: not as it was written"):
+            read(path)
+    path.write_bytes(whole)
+
+
+def test_what_older_versions_wrote_and_people_write_has_no_sum(resolved, tmp_path):
+    (tmp_path / "run.yaml").write_bytes(resolved["run"].read_bytes())
+    assert load_run(tmp_path / "run.yaml") == load_run(resolved["run"])
+
+
+def test_collected_scores_are_of_the_run_that_the_configuration_has(repository):
+    config = load_config(repository, {"scale": "smoke"})
+    own = {"run": "xlm-r", "task": "tatoeba", "setting": "zero-shot-retrieval", "seed": 1}
+    today = score_hash(config, "xlm-r", "tatoeba", "zero-shot-retrieval")
+    collect_scores.check_hashes(config, [SimpleNamespace(**own, run_hash=today)])
+    with pytest.raises(UserError, match=r"seed-1\.json: of another xlm-r \(run_hash 0+\) than config/ has"):
+        collect_scores.check_hashes(config, [SimpleNamespace(**own, run_hash="0" * 16)])
