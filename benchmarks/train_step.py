@@ -7,10 +7,16 @@
 2. Our step on rows of 512 tokens: packed translation pairs of 5 to 100 tokens a side beside full rows of text, in real
    tokens per second; and the share of the slots that packing fills.
 
+3. With --shape mini or real, 1. alone at the shape of that scale, in its precision, beside --against, the scripts of
+   another commit. There a step is too short for a clock: what is compared is processor time.
+
 Each contestant lives in a process of its own, so that its memory can be told; they take turns, one at a time, so that a
-busy machine disturbs all alike, and a ratio is the median over the turns. Batches are equal and made beforehand.
+busy machine disturbs all alike, and a ratio is the median over the turns. Batches are equal, and new in each turn, as
+in training: a number of selected tokens that was there before may cost less. They are made outside the clock.
 
     python benchmarks/train_step.py --out train_step.json      # five to eight minutes, 18 GiB
+    git worktree add ../before HEAD^
+    python benchmarks/train_step.py --shape real --threads 1 --against ../before/workflow/scripts
 """
 
 import argparse
@@ -35,12 +41,12 @@ import torch.nn.functional as F
 from machine import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
+sys.path.insert(0, os.environ.get("TRAIN_STEP_SCRIPTS") or str(REPOSITORY / "workflow" / "scripts"))
 
 import pretrain  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
-from engine.data import Source  # noqa: E402
+from engine.data import Mixture, Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.model import ModelConfig  # noqa: E402
 from engine.objectives.base import Batch  # noqa: E402
@@ -48,11 +54,19 @@ from engine.optim import clip_gradients  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 
 OURS, USUAL, TRICK = "ours", "transformers", "transformers, selected tokens alone"
+BEFORE = "ours, the other commit"
+SHAPES = {  # of the scales of these names: heads are as wide as there, and nothing is dropped
+    "mini": {"layers": 3, "width": 64, "heads": 4, "vocabulary": 2500, "rows": 20, "row_length": 64},
+    "real": {"layers": 4, "width": 192, "heads": 3, "vocabulary": 12_000, "rows": 32, "row_length": 96},
+}
+PRECISION = {"mini": "fp32", "real": "bf16"}
 USUAL_GOAL, FILLED_GOAL, PACKED_GOAL = 2.3, 0.97, 0.9
 TRICK_GOAL = 0.97  # no slower, within what turns can tell
+SMALL_GOAL = 1.5
 SHORT, LONG, PACKED = "short rows", "full rows", "packed pairs"
 STEP_ROWS = 64  # of a whole step of long rows; a pass takes as many slots as the short rows have
-BATCHES = 4  # different ones of each kind
+STEPS_OF_A_TURN = 5  # where a step is short
+COUNTED_STEPS = 4  # in which the filled slots are counted
 
 Step = Callable[..., None]  # of one batch for each pass
 
@@ -65,7 +79,7 @@ def made_up_sources(folder: Path, vocabulary: int) -> dict[str, list[Source]]:
     sources = {}
     for kind, lengths in {"mono": np.full(200, 1000), "bitext": np.stack([first, second], 1).ravel()}.items():
         manifest = folder / kind / "0.json"
-        manifest.parent.mkdir()
+        manifest.parent.mkdir(parents=True)
         tokens = rng.integers(4, vocabulary - 1, lengths.sum())
         write_shard(manifest, [(tokens, lengths, np.full(len(lengths) // 2, 2))], kind, vocabulary, "made up", "")
         sources[kind] = [Source(kind, "made-up", "a" if kind == "mono" else "a-b", 1.0, (manifest,))]
@@ -74,10 +88,12 @@ def made_up_sources(folder: Path, vocabulary: int) -> dict[str, list[Source]]:
 
 def run_of(arguments: argparse.Namespace, precision: str, objective: ObjectiveConfig, device_rows: int) -> RunConfig:
     width, longest = arguments.width, 4 * arguments.row_length
+    shape = (arguments.layers, width, arguments.heads or width // 64, 4 * width, longest + 2, arguments.vocabulary)
+    dropout = 0.0 if arguments.shape else 0.1
     return RunConfig(
         name="benchmark",
         data={},
-        model=ModelConfig(arguments.layers, width, width // 64, 4 * width, longest + 2, arguments.vocabulary),
+        model=ModelConfig(*shape, dropout=dropout, attention_dropout=dropout),
         objectives=(objective,),
         batch=BatchConfig(STEP_ROWS, longest, device_rows),
         optimizer=OptimizerConfig(peak_lr=1e-5),
@@ -95,13 +111,20 @@ def runs_of(arguments: argparse.Namespace, precision: str) -> dict[str, RunConfi
     return {name: run_of(arguments, precision, objective, device) for name, (objective, device) in passes.items()}
 
 
-def batches_of(run: RunConfig, folder: Path) -> tuple[list[Batch], float]:
-    """The first pass of each of a few steps, and the share of filled slots in these steps."""
+def mixture_of(run: RunConfig, folder: Path) -> Mixture:
     [objective] = run.objectives
-    mixture = pretrain.build_mixture(run, objective, made_up_sources(folder, run.model.vocabulary), 1, "made up")
-    steps = [mixture.assemble(mixture.next_layout()) for _ in range(BATCHES)]
-    batches = [pretrain.micro_batches(rows, objective, run, Ranks())[0] for rows in steps]
-    return batches, float(np.mean([rows.document >= 0 for rows in steps]))
+    return pretrain.build_mixture(run, objective, made_up_sources(folder, run.model.vocabulary), 1, "made up")
+
+
+def next_batch(run: RunConfig, mixture: Mixture) -> Batch:
+    """The first pass of the next step."""
+    return pretrain.next_batches(run, run.objectives[0], mixture, Ranks(), 1)[0]
+
+
+def filled_share(mixture: Mixture) -> float:
+    """Of the slots of a few steps."""
+    steps = [mixture.assemble(mixture.next_layout()) for _ in range(COUNTED_STEPS)]
+    return float(np.mean([rows.document >= 0 for rows in steps]))
 
 
 def our_step(run: RunConfig) -> Step:
@@ -135,6 +158,8 @@ def their_step(
         max_position_embeddings=own.positions,
         type_vocab_size=1,
         layer_norm_eps=own.layer_norm_eps,
+        hidden_dropout_prob=own.dropout,
+        attention_probs_dropout_prob=own.attention_dropout,
     )
     model = XLMRobertaForMaskedLM(shape).to(device).train()
     if compiled:
@@ -172,20 +197,20 @@ def contestant(name: str, arguments: argparse.Namespace, precision: str, pipe: C
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     runs = runs_of(arguments, precision)
-    step = our_step(runs[SHORT]) if name == OURS else their_step(runs[SHORT], selected_alone=name == TRICK)
-    batches = {}
-    for rows, run in runs.items():
-        with tempfile.TemporaryDirectory() as folder:
-            batches[rows], filled = batches_of(run, Path(folder))
-    pipe.send(filled)  # of the packed pairs, which come last
-    while (asked := pipe.recv()) is not None:
-        rows, turn = asked
-        batch = batches[rows][turn % BATCHES]
-        started, worked = time.perf_counter(), time.process_time()
-        step(batch)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - worked
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # GiB
-        pipe.send((seconds, cpu_seconds, int((batch.fields.document >= 0).sum()), peak))
+    step = our_step(runs[SHORT]) if name in (OURS, BEFORE) else their_step(runs[SHORT], selected_alone=name == TRICK)
+    with tempfile.TemporaryDirectory() as folder:
+        mixtures = {rows: mixture_of(run, Path(folder, rows)) for rows, run in runs.items()}
+        pipe.send(filled_share(mixtures[PACKED]))
+        while (asked := pipe.recv()) is not None:
+            rows, steps = asked
+            batches = [next_batch(runs[rows], mixtures[rows]) for _ in range(steps)]
+            started, worked = time.perf_counter(), time.process_time()
+            for batch in batches:
+                step(batch)
+            seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - worked
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # GiB
+            tokens = sum(int((batch.fields.document >= 0).sum()) for batch in batches)
+            pipe.send((seconds, cpu_seconds, tokens, peak))
 
 
 class Contest:
@@ -193,12 +218,15 @@ class Contest:
 
     def __init__(self, arguments: argparse.Namespace, precision: str, names: list[str]):
         context = multiprocessing.get_context("spawn")
+        self.steps = STEPS_OF_A_TURN if arguments.shape else 1
         self.pipes: dict[str, Connection] = {}
         self.processes = []
         for name in names:
             self.pipes[name], other = context.Pipe()
             process = context.Process(target=contestant, args=(name, arguments, precision, other), daemon=True)
-            os.environ["THP_MEM_ALLOC_ENABLE"] = "1" if name == OURS else "0"  # pretrain.py's; torch's default
+            # pretrain.py's; torch's default
+            os.environ["THP_MEM_ALLOC_ENABLE"] = "1" if name in (OURS, BEFORE) else "0"
+            os.environ["TRAIN_STEP_SCRIPTS"] = str(arguments.against.resolve()) if name == BEFORE else ""
             process.start()
             other.close()
             self.processes.append(process)
@@ -217,7 +245,7 @@ class Contest:
         while turn <= least or time.monotonic() < until:
             for entry in entries[turn % len(entries) :] + entries[: turn % len(entries)]:
                 name, rows = entry
-                self.pipes[name].send((rows, turn))
+                self.pipes[name].send((rows, self.steps))
                 answer = self.hear(name)
                 print(f"  turn {turn}: {name}, {rows}: {answer[0]:.2f} s", file=sys.stderr, flush=True)
                 if turn:  # the first warms up
@@ -244,11 +272,10 @@ def summary(answers: list[tuple[float, float, int, float]]) -> dict:
     }
 
 
-def ratio(ours: dict, other: dict) -> float:
+def ratio(ours: dict, other: dict, clock: str = "seconds") -> float:
     """Of tokens per second, the median over the turns."""
     speeds = [
-        [tokens / seconds for tokens, seconds in zip(one["tokens"], one["seconds"], strict=True)]
-        for one in (ours, other)
+        [tokens / seconds for tokens, seconds in zip(one["tokens"], one[clock], strict=True)] for one in (ours, other)
     ]
     return round(statistics.median(a / b for a, b in zip(*speeds, strict=True)), 3)
 
@@ -266,8 +293,19 @@ def main() -> int:
     )
     parser.add_argument("--turns", type=int, default=2, help="at least, after one that warms up")
     parser.add_argument("--precisions", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
+    parser.add_argument("--shape", choices=SHAPES, help="of this scale, in its precision; its sizes replace the others")
+    parser.add_argument(
+        "--against", type=Path, help="with --shape: workflow/scripts of another commit, to compare with"
+    )
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    parser.set_defaults(heads=None)
     arguments = parser.parse_args()
+    if arguments.shape:
+        vars(arguments).update(SHAPES[arguments.shape], precisions=[PRECISION[arguments.shape]])
+    if arguments.against and not (arguments.shape and (arguments.against / "pretrain.py").exists()):
+        parser.error(
+            "--against: give it with --shape, and a folder with a pretrain.py (workflow/scripts of a worktree)"
+        )
     try:
         theirs = version("transformers")
     except PackageNotFoundError:
@@ -281,8 +319,38 @@ def main() -> int:
         "transformers": theirs,
         **{key: getattr(arguments, key) for key in ("layers", "width", "vocabulary", "rows", "row_length", "threads")},
     }
+    goals = compare_small(arguments, figures) if arguments.shape else compare(arguments, figures)
+    figures["ratios"] = {name: {"found": value, "goal": goal} for name, (value, goal) in goals.items()}
+    for name, (value, goal) in goals.items():
+        print(f"{name}: {value:.3f}" + (f" (goal {goal})" if goal else ""))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0 if all(goal is None or value >= goal for value, goal in goals.values()) else 1
+
+
+Goals = dict[str, tuple[float, float | None]]
+
+
+def compare_small(arguments: argparse.Namespace, figures: dict) -> Goals:
+    """Our step beside the other commit's and the model of transformers with our trick, in processor time."""
+    names = [OURS, *([BEFORE] if arguments.against else []), TRICK]
+    contest = Contest(arguments, arguments.precisions[0], names)
+    found = contest.turns([(name, SHORT) for name in names], 60 * arguments.minutes, arguments.turns)
+    contest.close()
+    figures["shape"] = {name: told for (name, _), told in found.items()}
+    for name, told in figures["shape"].items():
+        best = max(tokens / seconds for tokens, seconds in zip(told["tokens"], told["cpu_seconds"], strict=True))
+        print(
+            f"{name}: {best:,.0f} tokens per second of processor time in its best turn, peak {told['peak_gib']:.1f} GiB"
+        )
+    others = {name: (ratio(found[OURS, SHORT], found[name, SHORT], "cpu_seconds"), SMALL_GOAL) for name in names[1:]}
+    return {f"ours / {name}, processor time": goal for name, goal in others.items()}
+
+
+def compare(arguments: argparse.Namespace, figures: dict) -> Goals:
     share = 60 * arguments.minutes / (len(arguments.precisions) + 1)
-    goals = {}
+    goals: Goals = {}
     for precision in arguments.precisions:
         contest = Contest(arguments, precision, [OURS, USUAL, TRICK])
         found = contest.turns([(name, SHORT) for name in (OURS, USUAL, TRICK)], share, arguments.turns)
@@ -304,13 +372,7 @@ def main() -> int:
         ratio(found[OURS, PACKED], found[OURS, LONG]),
         PACKED_GOAL,
     )
-    figures["ratios"] = {name: {"found": value, "goal": goal} for name, (value, goal) in goals.items()}
-    for name, (value, goal) in goals.items():
-        print(f"{name}: {value:.3f}" + (f" (goal {goal})" if goal else ""))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
-    return 0 if all(goal is None or value >= goal for value, goal in goals.values()) else 1
+    return goals
 
 
 if __name__ == "__main__":
