@@ -129,12 +129,12 @@ def test_the_report_counts_what_was_there_and_what_is_left(tmp_path, repository,
 
 
 def test_what_is_left_of_real_pairs_holds_no_test_sentence(mirror, thresholds):
-    """Tatoeba's v1 is mostly among the pairs that Tatoeba gives out today: the cleaning's look, then the other one."""
+    """Of Tatoeba's v1 much is among the pairs that Tatoeba gives out today: the cleaning's look, then the other one."""
     github = mirror / "raw.githubusercontent.com"
     opus = github / "Helsinki-NLP/OPUS-MT-testsets/ac0f19c0be3cb4e0d9450fcb2d7a9847c4bdd180/testsets"
-    for code, pair, own, few in (("tur", "eng-tur", "tur", 3000), ("cmn", "eng-zho", "zho", 3000)):
+    for code, pair, own in (("tha", "eng-tha", "tha"), ("hin", "eng-hin", "hin")):
         test_file = github / f"facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.{code}-eng.{code}"
-        text = (opus / pair / f"tatoeba-test-v2021-08-07.{own}").read_text(encoding="utf-8").splitlines()[:few]
+        text = (opus / pair / f"tatoeba-test-v2021-08-07.{own}").read_text(encoding="utf-8").splitlines()
         texts, codes = tf.normalise_lines(text)
         words = tf.words_of(texts, codes)
         index = tf.EvalIndex(index_eval_sets.build_index([("tatoeba", test_file)], thresholds[0]))
@@ -143,5 +143,5 @@ def test_what_is_left_of_real_pairs_holds_no_test_sentence(mirror, thresholds):
         tests = apart.Tests(apart.units(test_file))
         before = [line for line in texts if tests.verdict(line)]
         kept = [line for line, out in zip(texts, gone.tolist(), strict=True) if not out]
-        assert len(before) > 100 and len(kept) > few / 3
+        assert len(before) > 400 and len(kept) > len(text) / 3
         assert [line for line in kept if tests.verdict(line)] == []

@@ -108,16 +108,16 @@ def read_questions(path: Path) -> Iterator[str]:
 
 
 READERS: dict[str, Callable[[Path], Iterator[str]]] = {
-    "bucc": read_piles,
-    "flores": read_lines,
-    "tydiqa-goldp": read_questions,
-    "wikiann-ner": read_entities,
-    "word-alignment": read_aligned_sentences,
     "xnli": read_xnli,
     "ud-pos": read_ud,
     "tatoeba": read_lines,
     "wmt14-en-de": read_lines,
     "wmt14-en-fr": read_lines,
+    "bucc": read_piles,
+    "flores": read_lines,
+    "tydiqa-goldp": read_questions,
+    "wikiann-ner": read_entities,
+    "word-alignment": read_aligned_sentences,
     "text": read_lines,
 }
 
