@@ -1,0 +1,59 @@
+"""The study without Snakemake: its steps read what earlier ones make, end in the scores of the plan, and go on."""
+
+import sys
+
+import pytest
+
+import study
+from common.errors import UserError
+from plan.claimed import all_score_paths
+from plan.load import load_config
+from plan.runs import trained_run
+
+
+@pytest.fixture(scope="module")
+def whole(repository) -> study.Study:
+    config = load_config(repository, {"scale": "real"})
+    runs = [trained_run(config, run) for run in config.scale["runs"]]
+    return study.Study(config, runs, config.seeds, ["/mirror"], 1)
+
+
+def test_every_step_reads_what_is_there_by_then(whole):
+    made, known = set(), {"--out", "--counts", "--rejects", "--signatures", "--log-json", "--cost", "--dev-json"}
+    for step in whole.steps():
+        own = zip(["", *step.arguments], step.arguments, strict=False)
+        reads = {value.partition("=")[2] or value for flag, value in own if flag not in known}
+        folders = {"results/real/raw", "results/real/corpus", "results/real/shards"}
+        for path in (path for path in reads if path.startswith("results/") and path not in folders):
+            assert path in made or any(path.startswith(f"{one}/") for one in made), (step.script, path)
+        made |= set(step.makes)
+        made |= {value for flag, value in zip(step.arguments, step.arguments[1:], strict=False) if flag in known}
+    assert {path for path in made if "/scores/" in path} == set(all_score_paths(whole.config))
+
+
+def test_its_steps_are_scripts(whole, repository):
+    for script in {step.script for step in whole.steps()}:
+        assert (repository / f"workflow/scripts/{script}.py").is_file()
+
+
+def test_a_step_that_saves_goes_on_and_one_that_fails_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "SCRIPTS", tmp_path)
+    out, log = tmp_path / "made", tmp_path / "logs/log"
+    step = study.Step([str(out)], "pretrain", [])
+    (tmp_path / "pretrain.py").write_text("import sys\nprint(sys.argv[1:])\nraise SystemExit(75)\n", encoding="utf-8")
+    assert study.carry_out(step, log, 5.5, {}) is False
+    assert log.read_text(encoding="utf-8") == "['--budget', '5']\n"
+    with pytest.raises(UserError, match=r"pretrain failed \(status 75\); read .*log, mend it"):
+        study.carry_out(step, log, None, {})
+    (tmp_path / "pretrain.py").write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match="pretrain failed"):  # it ends well and makes nothing
+        study.carry_out(step, log, None, {})
+    (tmp_path / "pretrain.py").write_text(f"open({str(out)!r}, 'w').close()", encoding="utf-8")
+    assert study.carry_out(step, log, 5.5, {}) is True
+
+
+def test_a_scale_with_a_world_is_refused(monkeypatch, repository):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["study", "--scale", "mini"])
+    with pytest.raises(UserError, match="has a generated world"):
+        study.main()
