@@ -10,6 +10,7 @@ import collect_scores
 from common.errors import UserError
 from report.scores import (
     EN_DEV,
+    FAILURES,
     MEAN_DEV,
     Summary,
     group_paths,
@@ -55,6 +56,24 @@ def test_average_is_over_languages_of_each_seed_first(tmp_path):
     assert average.std == pytest.approx(math.sqrt((4 + 16 + 4) / 2))  # of 50, 56, 50
     assert results.average_values(["en", "sw"], "accuracy") == {}
     assert results.average_values([], "accuracy") == {}
+
+
+TRIED = {"rule": EN_DEV, "tries": [33.3, 41.0, 97.0], "below": 60.0, "restarts": 2}
+
+
+def test_failures_of_fine_tuning_are_a_number_of_their_scores(tmp_path):
+    """Two of three tries ended below the bar: of English, or of the one language that a model is for; not where the
+    weights are another task's, and not without a rule."""
+    for seed, tries in {1: [33.3, 41.0, 97.0], 2: [98.0], 3: [50.0, 60.0]}.items():
+        write(tmp_path, [entry("en", 90.0), entry("de", 60.0)], seed=seed, selection=TRIED | {"tries": tries})
+    results = load_results(group_paths(tmp_path.rglob("*.json"))["xlm-r", "xnli", "transfer"], "mini")
+    assert results.values("en", FAILURES) == pytest.approx({1: 200 / 3, 2: 0.0, 3: 50.0})
+    assert results.languages("accuracy") == ["de", "en"] and results.values("de", FAILURES) == {}
+    own = write(tmp_path, [entry("de", 60.0)], setting="each-de", selection=TRIED | {"rule": MEAN_DEV})
+    assert load_parts({"de": {1: own}}, "mini").values("de", FAILURES) == pytest.approx({1: 200 / 3})
+    borrowed = write(tmp_path, [entry("en", 1.0)], setting="best", selection=TRIED, signature="a|model=xnli/transfer")
+    unruled = write(tmp_path, [entry("en", 1.0)], setting="plain", selection={"rule": EN_DEV})
+    assert [score.metric for path in (borrowed, unruled) for score in read_score_file(path)] == ["accuracy"] * 2
 
 
 def test_gap_is_english_minus_the_mean_of_the_others_of_each_seed(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -578,6 +579,20 @@ def test_the_caption_names_scale_and_world(repository, scores, scale, world, wor
     assert words in caption and "ERNIE-M, table 1." in caption and "over 3 seeds" in caption
     assert ("mini-world" in caption) == world
     assert "Chance, at this scale & 33.3" in text
+
+
+def test_failures_of_fine_tuning_are_shown_by_method(repository, scores):
+    """Mean and deviation over seeds of the share of tries that failed; a method without a rule says so."""
+    made_up.write_all(scores)
+    for seed, tries in {1: [33.3, 97.0], 2: [98.0], 3: [98.0]}.items():
+        path = scores / f"xlm-r/xnli/cross-lingual-transfer/seed-{seed}.json"
+        selection = {"rule": "en_dev", "tries": tries, "below": 60.0, "restarts": len(tries) - 1}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"selection": selection}))
+    table = build(spec_of(repository, "parallax/failures"), made_up.make_context(repository, scores))
+    rows = {row.run: row for group in table.groups for row in group.rows}
+    assert rows["xlm-r"].cells[0].values == {1: 50.0, 2: 0.0, 3: 0.0}
+    assert rows["xlm"].cells[0].reason == "its recipe has no rule of restarts" and not rows["xlm"].cells[0].values
+    assert "16.7" in make_table.render_latex(table) and table.columns[0].less_is_better
 
 
 def test_summary_takes_its_languages_from_the_scores(repository, scores):

@@ -154,6 +154,8 @@ def _check_column(config: Config, column: dict, where: str) -> None:
     metrics = [*task["metrics"], *(f"{metric}-by-layer" for metric in by_layer)]
     if task["kind"] == "translation":
         metrics.append(f"{task['metric']}-by-update")
+    if task["kind"] not in (*ENCODER_KINDS, "translation"):
+        metrics.append("failures")  # of fine-tuning, on English dev
     check_known(column["metric"], metrics, f"{where}.metric", f"metric of {column['task']}")
     languages = {*task["languages"], "en"}
     for key, allowed in (("languages", languages), ("show", languages | {"avg", "others", "gap"})):

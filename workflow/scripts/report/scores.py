@@ -13,7 +13,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,7 @@ BOTH = "both"  # the direction of a headline that is the mean of two
 EN_DEV, MEAN_DEV, OWN_DEV = "en_dev", "mean_dev", "own_dev"
 
 Key = tuple[str, str, str]  # run, task, setting
+FAILURES = "failures"  # per cent of the tries of fine-tuning that ended below the bar of its recipe
 BY_UPDATE = "-by-update"  # ends the name of a metric of snapshots
 
 
@@ -175,7 +176,20 @@ def scores_of(content: dict, path: Path) -> list[Score]:
                 run_hash=str(content["run_hash"]),
             )
         )
-    return scores
+    return [*scores, *failures_of(content, scores)]
+
+
+def failures_of(content: dict, scores: Sequence[Score]) -> list[Score]:
+    """How often the fine-tuning behind these scores failed on dev, in per cent of its tries; nothing where its recipe
+    has no rule of restarts, or where the weights are those of another task."""
+    selection = content.get("selection")
+    if not isinstance(selection, dict) or not selection.get("tries") or "|model=" in (content.get("signature") or ""):
+        return []
+    tries, codes = selection["tries"], {score.language for score in scores}
+    failed = sum(reached < selection["below"] for reached in tries)
+    about = {"language": ENGLISH if ENGLISH in codes else min(codes), "metric": FAILURES, "n": len(tries)}
+    none = dict.fromkeys(("layer", "direction", "update", "epoch", "chance"))
+    return [replace(scores[0], value=100 * failed / len(tries), **about, **none)]
 
 
 # --- test items: what one adds to a score, above and below the fraction line ----------------------------------------

@@ -19,6 +19,7 @@ from report.scores import (
     BOTH,
     BY_UPDATE,
     ENGLISH,
+    FAILURES,
     Key,
     Results,
     Summary,
@@ -36,7 +37,7 @@ SCALE_LANGUAGES = "scale"
 PUBLISHED_ERROR = "error of the publication"
 
 DIRECTIONS = ("en-xx", "xx-en", BOTH)
-LESS_IS_BETTER = {"error-rate"}
+LESS_IS_BETTER = {"error-rate", FAILURES}
 # What each task counts with in the average of XTREME: one number, or the mean of two.
 XTREME = {
     "xnli": ["accuracy"],
@@ -584,7 +585,9 @@ def cell_of(column: Column, results: Results | None, context: Context) -> Cell:
         return cell_of_reaching(column, results)
     if not column.is_derived:
         values = results.values(column.language, metric, direction)
-        return Cell(values=values, reason=None if values else f"language not evaluated at scale {context.scale}")
+        unruled = "its recipe has no rule of restarts" if metric == FAILURES else None
+        reason = unruled or f"language not evaluated at scale {context.scale}"
+        return Cell(values=values, reason=None if values else reason)
     present = tuple(code for code in column.languages if results.values(code, metric, direction))
     if column.language == GAP:
         if ENGLISH not in present or len(present) < 2:
