@@ -19,6 +19,7 @@ from plan import claims
 from plan.claimed import all_needs, claim_needs, untestable
 from plan.load import load_config
 from plan.needs import canonical_run, needs
+from plan.runs import lineage, trained_run
 from report import simulate_intervals
 from report.intervals import (
     MOST_TRAININGS,
@@ -920,6 +921,18 @@ def corrected(errata, cell, value):
         if f"{row['paper']}/{row['item']}" == cell["file"] and row["row"] in rows and row["printed"] == f"{value}":
             return float(row["recomputed"])
     return value
+
+
+def test_a_claim_of_a_run_over_what_it_goes_on_from_names_its_control(config):
+    """The control goes on from the same weights, and every run that is compared with its own start has one."""
+    for claim in config.claims:
+        test = claim[claims.kind_of(claim)]
+        starts = [trained_run(config, run) for run in lineage(config, test["run"])[1:]] if "run" in test else []
+        goes_on = claims.kind_of(claim) in ("better", "gap") and trained_run(config, test["than"]) in starts
+        assert goes_on == ("control" in claim), claim["id"]
+        if goes_on:
+            control = config.runs[claim["control"]["run"]]["init"]["run"]
+            assert trained_run(config, control) == trained_run(config, test["than"])
 
 
 def test_a_tie_is_half_of_the_median_lead_that_is_quoted(repository, config):
