@@ -5,6 +5,7 @@
 # Parts of it. SCALE=smoke|mini|small|paper goes with each, CONFIG="key=value ..." too; each prints the snakemake line it stands for.
 #   make table T=ernie-m/table-01     one table or figure, and what it rests on
 #   make train RUN=xlm-r              one run: its weights and the curves of its training
+#   make compare A=xlm-r B=mbert      two runs side by side: configuration, scores, cost; CONFIG=scores_from=reference
 #   make plan    what the jobs that are not done yet cost, before any of them starts; MACHINE and PLAN choose:
 #                make plan SCALE=paper MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
 #   make real    the same on real text, 13 languages, from the network: overnight on two cores (docs/real.md)
@@ -48,7 +49,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo real help table train new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-slurm
+.PHONY: all demo real help table train compare new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -72,6 +73,10 @@ table: setup
 train: setup
 	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }
 	$(call workflow,models training,runs=[$(RUN)])
+
+compare: setup
+	@test -n "$(A)" -a -n "$(B)" || { echo "error: which two runs? make compare A=xlm-r B=mbert; make help names them" >&2; exit 2; }
+	@python workflow/scripts/compare.py "$(A)" "$(B)" --config $(SETTINGS)
 
 new-run: setup
 	@python workflow/scripts/new_item.py run "$(NAME)" --from "$(FROM)"

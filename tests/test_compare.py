@@ -1,0 +1,52 @@
+"""Two runs side by side: what differs, scores paired by seed, and the interval against a textbook's."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import compare
+import made_up
+from plan.load import load_config
+from plan.runs import resolve_run
+
+
+def test_what_differs_is_said_by_key_and_objectives_by_name(repository):
+    config = load_config(repository, {"scale": "mini"})
+    found = {key: (a, b) for key, a, b in compare.differences(*(resolve_run(config, run) for run in ("xlm-r", "xlm")))}
+    assert any(key.startswith("objectives.tlm.") for key in found)  # XLM adds TLM, and pairs
+    assert all(a == "-" for key, (a, _) in found.items() if key.startswith(("objectives.tlm", "data.bitext")))
+    assert not any(key.startswith("objectives.mmlm") for key in found)
+    assert compare.differences(resolve_run(config, "xlm"), resolve_run(config, "xlm")) == []
+
+
+def test_a_difference_is_paired_by_seed_with_students_interval():
+    a, b = {1: 50.0, 2: 60.0, 3: 70.0, 4: 1.0}, {1: 52.0, 2: 63.0, 3: 74.0}
+    mean, half, seeds = compare.difference(a, b)
+    # differences 2, 3, 4: deviation 1, t of 2 degrees at 95 % is 4.302653 (any table)
+    assert (mean, seeds) == (3.0, 3) and half == pytest.approx(4.302653 / math.sqrt(3), rel=1e-4)
+    assert compare.difference(a, {1: 51.0}) == (1.0, None, 1)
+    assert compare.difference(a, {9: 51.0})[2] == 0
+
+
+def test_scores_are_means_over_languages_without_layers_and_single_directions(tmp_path):
+    entries = [
+        made_up.entry("de", 40.0), made_up.entry("en", 90.0), made_up.entry("en", 1.0, "accuracy", layer=2),
+        made_up.entry("en", 7.0, direction="en-xx"), made_up.entry("fr", 50.0, direction="both"),
+    ]  # fmt: skip
+    made_up.write_score(tmp_path, "xlm", "xnli", "cross-lingual-transfer", 1, entries)
+    found = compare.scores_of(tmp_path / "xlm")
+    assert found == {("xnli", "cross-lingual-transfer", "accuracy"): {1: 60.0}}
+    [row] = compare.score_rows(found, {})
+    assert row == ["xnli cross-lingual-transfer accuracy", "60.0 (1)", "--", ""]
+
+
+def test_cost_is_the_mean_over_seeds(tmp_path):
+    files = []
+    for seed, seconds in ((1, 10.0), (2, 30.0)):
+        files.append(Path(tmp_path, f"seed-{seed}.json"))
+        cost = {"steps": 5, "tokens": 100, "flops": 2.0e9, "seconds": seconds}
+        files[-1].write_text(json.dumps({"cost": cost}))
+    rows = {row[0]: row[1:] for row in compare.cost_rows([files, [tmp_path / "none.json"]])}
+    assert rows == {"steps": ["5", "--"], "tokens": ["100", "--"], "FLOPs": ["2e+09", "--"], "seconds": ["20", "--"]}

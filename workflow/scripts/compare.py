@@ -1,0 +1,137 @@
+"""Two runs side by side: what differs in their configuration, their scores with intervals, what they cost.
+
+    make compare A=xlm B=xlm-r
+    python workflow/scripts/compare.py xlm xlm-r --config scale=mini scores_from=reference
+
+Scores are those that are there, of this scale; each is the mean over its languages. B minus A is paired by seed, with
+the 95 % interval of Student's t where there are three seeds or more: of seeds alone, for these test items. Where runs
+are trained in several folders, --scores reads the second run of another one.
+"""
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bill import lined_up, settings_of
+from common.errors import UserError, run_main
+from common.yamlfiles import check_known
+from plan.config import Config
+from plan.evidence import evidence, trainings_of
+from plan.load import load_config
+from plan.needs import canonical_run
+from plan.runs import resolve_run
+from report.intervals import quantile_of_t
+
+Key = tuple[str, str, str]  # task, setting, metric
+FEWEST = 3  # seeds: below, a deviation says nothing
+OWN = ("name", "paper")  # keys that differ in every run
+
+
+def flat(value: Any, key: str = "") -> dict[str, Any]:
+    if isinstance(value, dict) and value:
+        return {k: v for name, inner in value.items() for k, v in flat(inner, f"{key}.{name}" if key else name).items()}
+    return {key: value}
+
+
+def differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
+    """(key, of A, of B) of what a run is at this scale; objectives are compared by name."""
+
+    def described(run: dict) -> dict[str, Any]:
+        objectives = {one["name"]: {k: v for k, v in one.items() if k != "name"} for one in run.get("objectives", [])}
+        return flat({**{k: v for k, v in run.items() if k not in OWN}, "objectives": objectives})
+
+    first, second = described(a), described(b)
+    found = []
+    for key in sorted(first.keys() | second.keys()):
+        if first.get(key, "-") != second.get(key, "-"):
+            both = (first.get(key, "-"), second.get(key, "-"))
+            shown = [value if isinstance(value, str) else json.dumps(value) for value in both]
+            found.append((key, *(text if len(text) <= 40 else f"{text[:37]}..." for text in shown)))
+    return found
+
+
+def scores_of(folder: Path) -> dict[Key, dict[int, float]]:
+    """Of every task, setting and metric the mean over languages by seed; of retrieval both directions together."""
+    found: dict[Key, dict[int, float]] = {}
+    for path in sorted(folder.glob("*/*/seed-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, list[float]] = {}
+        for entry in content["scores"]:
+            if entry.get("layer") is None and entry.get("direction") in (None, "both"):
+                values.setdefault(entry["metric"], []).append(entry["value"])
+        for metric, own in values.items():
+            key = (content["task"], content["setting"], metric)
+            found.setdefault(key, {})[content["seed"]] = statistics.fmean(own)
+    return found
+
+
+def difference(a: dict[int, float], b: dict[int, float]) -> tuple[float, float | None, int]:
+    """Mean of B minus A over the seeds that both have, half the width of its interval, and how many seeds."""
+    seeds = sorted(a.keys() & b.keys())
+    each = [b[seed] - a[seed] for seed in seeds]
+    if not each:
+        return math.nan, None, 0
+    if len(each) < FEWEST:
+        return statistics.fmean(each), None, len(each)
+    half = quantile_of_t(0.95, len(each) - 1) * statistics.stdev(each) / math.sqrt(len(each))
+    return statistics.fmean(each), half, len(each)
+
+
+def score_rows(a: dict[Key, dict[int, float]], b: dict[Key, dict[int, float]]) -> list[list[str]]:
+    def mean(values: dict[int, float]) -> str:
+        return f"{statistics.fmean(values.values()):.1f} ({len(values)})" if values else "--"
+
+    rows = []
+    for key in sorted(a.keys() | b.keys()):
+        of_a, of_b = a.get(key, {}), b.get(key, {})
+        value, half, seeds = difference(of_a, of_b)
+        shown = "" if not seeds else f"{value:+.1f}" + (f" ± {half:.1f}" if half is not None else "")
+        rows.append([" ".join(key), mean(of_a), mean(of_b), shown])
+    return rows
+
+
+def cost_rows(files: Iterable[Iterable[Path]]) -> list[list[str]]:
+    """Means over seeds of what the pre-trainings took, the run's own alone."""
+    costs = [[json.loads(path.read_text(encoding="utf-8"))["cost"] for path in own if path.exists()] for own in files]
+    rows = []
+    for key, words in (("steps", "steps"), ("tokens", "tokens"), ("flops", "FLOPs"), ("seconds", "seconds")):
+        rows.append([words, *(f"{statistics.fmean(one[key] for one in own):.3g}" if own else "--" for own in costs)])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("a", help="a run of config/runs")
+    parser.add_argument("b", help="another")
+    parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as Snakemake's")
+    parser.add_argument("--scores", type=Path, help="the scores of B, in place of those of this folder")
+    arguments = parser.parse_args()
+    config: Config = load_config(".", settings_of(arguments.config))
+    names = [arguments.a, arguments.b]
+    for name in names:
+        check_known(name, config.runs, "make compare", "run")
+    root = Path(evidence(config, "scores"))
+    roots = (root, arguments.scores or root)
+    folders = [folder / canonical_run(config, name) for folder, name in zip(roots, names, strict=True)]
+    scores = [scores_of(folder) for folder in folders]
+    if not any(scores):
+        raise UserError(
+            f"{folders[0]} and {folders[1]}: no scores yet; those of reference/: CONFIG=scores_from=reference"
+        )
+    differing = differences(*(resolve_run(config, name) for name in names))
+    print(f"Scale {config.scale_name}. What differs of the runs:\n")
+    print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")
+    print("\nScores, mean over languages (seeds); the difference by seed, ± half of its 95 % interval:\n")
+    print(lined_up([["task, setting, metric", *names, f"{names[1]} - {names[0]}"], *score_rows(*scores)]))
+    trainings = [map(Path, trainings_of(config, name).values()) for name in names]
+    print("\nCost of pre-training, without that of runs it starts from:\n")
+    print(lined_up([["", *names], *cost_rows(trainings)]))
+    print(f"\nCurves: make train RUN={names[0]}, and results/{config.scale_name}/runs/<run>/training.png")
+
+
+if __name__ == "__main__":
+    run_main(main)
