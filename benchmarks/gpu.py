@@ -66,6 +66,17 @@ from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.model import ModelConfig, RelativeBias  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
+from training.assembly import (  # noqa: E402
+    PretrainingModel,
+    build_mixture,
+    frozen_weights,
+    masks_of,
+    micro_batches,
+    seen_in,
+    seen_over,
+    tell_sources,
+)
+from training.readings import read  # noqa: E402
 
 ALL_MASKED = MaskSpec(0.15, 1.0, 0.0, 0.0)
 BASELINE = "MMLM"
@@ -118,7 +129,7 @@ def run_of(arguments: argparse.Namespace, name: str, sources: dict[str, list[Sou
         schedule=ScheduleConfig(steps=10**6, warmup_steps=1),
         precision=arguments.precision,
     )
-    return pretrain.tell_sources(run, sources)
+    return tell_sources(run, sources)
 
 
 class Ours:
@@ -127,16 +138,16 @@ class Ours:
     def __init__(self, run: RunConfig, sources: dict[str, list[Source]], ranks: Ranks, compiled: bool):
         torch.manual_seed(1)
         self.run, self.ranks = run, ranks
-        self.model = pretrain.PretrainingModel(run).to(ranks.device).train()
+        self.model = PretrainingModel(run).to(ranks.device).train()
         if compiled:
             compile_parts(self.model)
-        self.optimizer = pretrain.new_optimizer(self.model, run, pretrain.frozen_weights(self.model, run), FIRST_STEP)
-        mixtures = [pretrain.build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
+        self.optimizer = pretrain.new_optimizer(self.model, run, frozen_weights(self.model, run), FIRST_STEP)
+        mixtures = [build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
         pretrain.start_objectives(self.model, run, mixtures, ranks)
         self.held, self.at_rest = contextlib.ExitStack(), threading.Event()
         given = self.told(pretrain.give_all(run, mixtures, ranks, FIRST_STEP))
         self.steps = self.held.enter_context(ahead(given))
-        self.masks = pretrain.masks_of(run, ranks.device)
+        self.masks = masks_of(run, ranks.device)
 
     def told(self, steps: Iterator[pretrain.Given]) -> Iterator[pretrain.Given]:
         """The same, and when the thread that makes them has none to make."""
@@ -161,8 +172,8 @@ class Ours:
         for objective, batches in done:
             if after_step := pretrain.OBJECTIVES[objective.name].after_step:
                 after_step(self.model, batches, self.ranks)
-        signals, _ = pretrain.read(readings, self.ranks, norm)
-        seen = pretrain.seen_over(self.run, signals)
+        signals, _ = read(readings, self.ranks, norm)
+        seen = seen_over(self.run, signals)
         flops = sum(own["ours"] for own in cost.flops(self.run, seen).values())
         return sum(own.tokens for own in seen.values()), flops
 
@@ -178,9 +189,9 @@ class Theirs:
 
     def __init__(self, run: RunConfig, sources: dict[str, list[Source]], ranks: Ranks, compiled: bool, trick: bool):
         torch.manual_seed(1)
-        [mixture] = [pretrain.build_mixture(run, own, sources, 1, "made up") for own in run.objectives]
+        [mixture] = [build_mixture(run, own, sources, 1, "made up") for own in run.objectives]
         rows = mixture.assemble(mixture.next_layout())
-        self.batches = pretrain.micro_batches(rows, run.objectives[0], run, ranks)
+        self.batches = micro_batches(rows, run.objectives[0], run, ranks)
         self.do = their_step(run, trick, ranks.device, compiled)
         seen = [cost.Seen(*map(float, self.counted(batch))) for batch in self.batches]
         self.tokens = sum(own.tokens for own in seen)
@@ -199,7 +210,7 @@ class Theirs:
         pass
 
     def counted(self, batch: pretrain.Batch) -> tuple[int, int, int, int]:
-        tokens, items, attended = pretrain.seen_in(batch.host)
+        tokens, items, attended = seen_in(batch.host)
         return tokens, len(batch.targets), items, attended
 
     def close(self) -> None:

@@ -37,6 +37,13 @@ from engine.optim import clip_gradients  # noqa: E402
 from plan.config import Config  # noqa: E402
 from plan.load import load_config  # noqa: E402
 from plan.runs import resolve_run  # noqa: E402
+from training.assembly import (  # noqa: E402
+    PretrainingModel,
+    build_mixture,
+    frozen_weights,
+    seen_over,
+    tell_sources,
+)
 
 BASELINE = "xlm"
 METHODS = ("xlm-r", BASELINE, "ernie-m-base", "xlm-e-base", "veco-large", "ppa-250k", "infoxlm-base", "xlm-align-base")
@@ -76,12 +83,12 @@ class Trainer:
     """A run in the middle of its training."""
 
     def __init__(self, run: RunConfig, sources: dict[str, list[Source]], ranks: Ranks):
-        run = pretrain.tell_sources(run, sources)
+        run = tell_sources(run, sources)
         run = dataclasses.replace(run, schedule=dataclasses.replace(run.schedule, steps=10**6, alternate=False))
         self.run, self.ranks, self.step = run, ranks, 10**5
-        self.model = pretrain.PretrainingModel(run).to(ranks.device).train()
-        self.mixtures = [pretrain.build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
-        self.optimizer = pretrain.new_optimizer(self.model, run, pretrain.frozen_weights(self.model, run), self.step)
+        self.model = PretrainingModel(run).to(ranks.device).train()
+        self.mixtures = [build_mixture(run, objective, sources, 1, "made up") for objective in run.objectives]
+        self.optimizer = pretrain.new_optimizer(self.model, run, frozen_weights(self.model, run), self.step)
         pretrain.start_objectives(self.model, run, self.mixtures, ranks)
 
     def train(self) -> dict[str, float]:
@@ -98,7 +105,7 @@ class Trainer:
         if self.ranks.device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - started
-        flops = cost.flops(self.run, pretrain.seen_over(self.run, signals)).values()
+        flops = cost.flops(self.run, seen_over(self.run, signals)).values()
         return {
             "seconds": seconds,
             "tokens": sum(value for name, value in signals.items() if name.endswith("/tokens")),

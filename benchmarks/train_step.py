@@ -52,6 +52,7 @@ from engine.model import ModelConfig  # noqa: E402
 from engine.objectives.base import Batch  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
+from training.assembly import PretrainingModel, build_mixture, next_batches  # noqa: E402
 
 OURS, USUAL, TRICK = "ours", "transformers", "transformers, selected tokens alone"
 BEFORE = "ours, the other commit"
@@ -113,12 +114,12 @@ def runs_of(arguments: argparse.Namespace, precision: str) -> dict[str, RunConfi
 
 def mixture_of(run: RunConfig, folder: Path) -> Mixture:
     [objective] = run.objectives
-    return pretrain.build_mixture(run, objective, made_up_sources(folder, run.model.vocabulary), 1, "made up")
+    return build_mixture(run, objective, made_up_sources(folder, run.model.vocabulary), 1, "made up")
 
 
 def next_batch(run: RunConfig, mixture: Mixture) -> Batch:
     """The first pass of the next step."""
-    return pretrain.next_batches(run, run.objectives[0], mixture, Ranks(), 1)[0]
+    return next_batches(run, run.objectives[0], mixture, Ranks(), 1)[0]
 
 
 def filled_share(mixture: Mixture) -> float:
@@ -128,7 +129,7 @@ def filled_share(mixture: Mixture) -> float:
 
 
 def our_step(run: RunConfig) -> Step:
-    model = pretrain.PretrainingModel(run).train()
+    model = PretrainingModel(run).train()
     optimizer = pretrain.new_optimizer(model, run, frozen=set(), step=1)
     ranks = Ranks()
 

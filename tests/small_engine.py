@@ -11,8 +11,8 @@ from engine.data import Mixture
 from engine.dist import Ranks
 from engine.model import Encoder, ModelConfig
 from engine.objectives.base import Batch
-from pretrain import PretrainingModel, next_batches
 from small_corpus import VOCABULARY
+from training.assembly import PretrainingModel, next_batches
 
 CONFIG = ModelConfig(3, 16, 2, 32, 60, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.2)
 

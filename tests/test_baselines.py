@@ -14,11 +14,12 @@ from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash, uniform
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
-from pretrain import backward, micro_batches
+from pretrain import backward
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401
 from small_rows import apart, lay, pair, random_pairs
 from test_data import mixture, shards, sources  # noqa: F401  (a fixture)
+from training.assembly import micro_batches
 
 OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=6, longest=6)
 PAIRS = [*random_pairs(7, VOCABULARY, seed=5, longest=6), ([9, UNK], [9, UNK, 12, 13])]

@@ -22,9 +22,9 @@ import pretrain
 from billing import jobs
 from billing import pricing as billing
 from common.errors import UserError
-from common.identity import run_hash
+from common.identity import content_hash, run_hash
 from engine import checkpoint, cost
-from engine.config import content_hash, load_run
+from engine.config import load_run
 from engine.model import Block, CrossAttention, ModelConfig
 from engine.shards import read_manifest
 from plan import allocation
@@ -36,6 +36,13 @@ from plan.translators import resolve_translator
 from small_corpus import VOCABULARY
 from test_every_mix import MIXES, write
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from training.assembly import (
+    PretrainingModel,
+    fill_in,
+    frozen_weights,
+    read_plan,
+    tell_sources,
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +72,8 @@ def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> None:  # 
 def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:  # noqa: F811
     """FLOPs that the bill says of a run, and what its training wrote."""
     manifest = next((corpus / "shards").rglob("*.json"))
-    run = pretrain.fill_in(
-        load_run(folder / "run.yaml"), read_manifest(manifest)["vocabulary_size"], folder / "run.yaml"
-    )
-    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
+    run = fill_in(load_run(folder / "run.yaml"), read_manifest(manifest)["vocabulary_size"], folder / "run.yaml")
+    sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
     estimate = billing.estimate_training(run, sources, 1, "")
     own = cost.flops(run, estimate.seen)
     return {name: value["ours"] for name, value in own.items()}, json.loads((folder / "cost.json").read_text())
@@ -101,7 +106,7 @@ def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):
 
 def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(billing, "HEAD", 25)
-    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
+    sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
     for kind, own in billing.heads_of(sources, tmp_path).items():
         for short, source in zip(own, sources[kind], strict=True):
             shard, whole = billing.open_shard(short.manifests[0]), billing.open_shard(source.manifests[0])
@@ -132,11 +137,11 @@ def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):  # no
     data = {"mono": {"languages": ["de", "en", "hi"]}, "bitext": {"corpora": {"de-en": ["World"]}}}
     write(tmp_path, mix, data=data)
     values = yaml.safe_load((tmp_path / "run.yaml").read_text())
-    run = pretrain.fill_in(load_run(tmp_path / "run.yaml"), VOCABULARY, tmp_path / "run.yaml")
-    sources, _ = pretrain.read_plan(corpus / "plan.tsv", corpus / "shards")
-    run = pretrain.tell_sources(run, sources)
-    model = pretrain.PretrainingModel(run)
-    optimizer = pretrain.new_optimizer(model, run, pretrain.frozen_weights(model, run), 1)
+    run = fill_in(load_run(tmp_path / "run.yaml"), VOCABULARY, tmp_path / "run.yaml")
+    sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
+    run = tell_sources(run, sources)
+    model = PretrainingModel(run)
+    optimizer = pretrain.new_optimizer(model, run, frozen_weights(model, run), 1)
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
     optimizer.step()
@@ -620,7 +625,7 @@ def test_a_plan_that_is_still_to_be_made_is_the_one_that_will_be(corpus, bare, m
     bitext = {"corpora": {"de-en": ["World"], "en-hi": ["World"]}, "alpha": 1.0}
     pricing = billing.Pricing(config, machines, rate_of(machines), tmp_path)
     path = pricing.plan_of({"name": "some", "data": {"mono": mono, "bitext": bitext}})
-    sources, _ = pretrain.read_plan(path, corpus / "shards")
+    sources, _ = read_plan(path, corpus / "shards")
     assert [source.name for source in sources["bitext"]] == ["de-en", "en-hi"]
     sizes = {
         own.name: sum(read_manifest(manifest)["sentences"] for manifest in own.manifests) for own in sources["mono"]

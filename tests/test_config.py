@@ -11,7 +11,7 @@ import pytest
 import new_item
 import plan.runs
 from common.errors import UserError
-from common.identity import digest
+from common.identity import digest, run_hash
 from plan.claimed import all_needs, all_score_paths
 from plan.evidence import score_path
 from plan.load import load_cleaning, load_config, paper_line
@@ -382,6 +382,7 @@ def test_schemas_are_valid_and_closed(repository):
 def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
     import resolve_run
     from engine.config import load_run
+    from training.assembly import fill_in
 
     config = load_config(repository, {"scale": scale})
     for name in config.pretrained:
@@ -389,6 +390,9 @@ def test_the_engine_reads_every_resolved_run(repository, tmp_path, scale):
         path.write_text(resolve_run.render(config, name), encoding="utf-8")
         run = load_run(path)
         assert run.schedule.steps == plan.runs.resolve_run(config, name)["schedule"]["steps"]
+        # Weights say this hash and scores are looked for under the plan's: after the file they are still the same.
+        filled = fill_in(run, run.model.vocabulary or 1000, path)
+        assert filled.run_hash == run_hash(plan.runs.resolve_run(config, name))[:16]
 
 
 def test_what_the_command_line_says_is_looked_for_there(repository):

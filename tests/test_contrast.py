@@ -14,10 +14,11 @@ from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, contrast, ppa, xlco
 from engine.objectives.base import Batch, joined
 from engine.tokenizer import BOS, EOS
-from pretrain import PretrainingModel, backward, micro_batches, new_optimizer
+from pretrain import backward, new_optimizer
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401
 from small_rows import apart, lay, random_pairs
+from training.assembly import PretrainingModel, micro_batches
 
 PAIRS = random_pairs(8, VOCABULARY, longest=4)
 OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=1, longest=4)

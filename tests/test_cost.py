@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import pretrain
 import resolve_run
 from engine import cost
 from engine.config import RunConfig, load_run
@@ -16,6 +15,7 @@ from engine.options import DESCRIPTIONS
 from plan.load import load_config
 from test_every_mix import MIXES, train
 from test_pretrain import corpus  # noqa: F401  (a fixture)
+from training.assembly import fill_in, seen_in
 
 BERT_BASE = ModelConfig(12, 768, 12, 3072, 514, vocabulary=30522)
 ROBERTA_LARGE = ModelConfig(24, 1024, 16, 4096, 514, vocabulary=50265)
@@ -144,15 +144,13 @@ def test_a_key_costs_a_forward_pass_and_a_queue_its_products(loaded):
 def test_tokens_items_and_contexts_are_counted_per_document():
     document = torch.tensor([[0, 0, 0, 1, -1], [0, -1, 0, 2, 2], [-1, -1, -1, -1, -1]])  # one with a hole
     batch = SimpleNamespace(fields=SimpleNamespace(document=document))
-    assert pretrain.seen_in(batch) == (8, 4, 3 * 3 + 1 + 2 * 2 + 2 * 2)
+    assert seen_in(batch) == (8, 4, 3 * 3 + 1 + 2 * 2 + 2 * 2)
 
 
 def test_cost_json_adds_up(corpus, tmp_path):  # noqa: F811
     _, weights = train(corpus, tmp_path, MIXES["ppa"])
     written = json.loads((tmp_path / "cost.json").read_text())
-    run = pretrain.fill_in(
-        load_run(tmp_path / "run.yaml"), len(weights["encoder.tokens.weight"]), tmp_path / "run.yaml"
-    )
+    run = fill_in(load_run(tmp_path / "run.yaml"), len(weights["encoder.tokens.weight"]), tmp_path / "run.yaml")
     own = written["objectives"]["ppa"]
     seen = Seen(own["tokens"], own["predictions"], own["items"], own["attended"])
     assert written["tokens"] == seen.tokens > 0

@@ -13,9 +13,9 @@ from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
-from pretrain import build_mixture
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
 from small_engine import run_of
+from training.assembly import build_mixture
 
 
 @pytest.fixture(scope="module")

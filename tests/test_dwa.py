@@ -13,10 +13,11 @@ from engine.dist import Ranks
 from engine.objectives import dwa
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, UNK
-from pretrain import PretrainingModel, backward, micro_batches
+from pretrain import backward
 from small_corpus import VOCABULARY
 from small_engine import double, model_of, run_of  # noqa: F401
 from small_rows import lay, pair, random_pairs
+from training.assembly import PretrainingModel, micro_batches
 
 # one long side, one side of a single token, and <unk>, which is a word like others
 PAIRS = [*random_pairs(7, VOCABULARY, seed=2, longest=8), ([9], [9, UNK, 12, 13])]

@@ -15,10 +15,10 @@ from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
 from plan.load import load_config
 from plan.runs import resolve_run
-from pretrain import fill_in
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)
+from training.assembly import fill_in
 
 MMLM, TLM = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm")
 

@@ -19,10 +19,11 @@ from engine.objectives import camlm as camlm_objective
 from engine.objectives.base import Batch
 from engine.objectives.sampling import evaluating, sample
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
-from pretrain import PretrainingModel, backward, micro_batches
+from pretrain import backward
 from small_corpus import LANGUAGES, VOCABULARY, write_sentences
 from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401
 from small_rows import Part, lay, random_pairs
+from training.assembly import PretrainingModel, micro_batches
 
 DE, EN, HI = range(3)
 MASK = VOCABULARY - 1

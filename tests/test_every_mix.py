@@ -23,6 +23,7 @@ from engine.objectives import OBJECTIVES
 from small_corpus import write_run
 from small_engine import run_of
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from training.assembly import PretrainingModel, frozen_weights
 
 STEPS = 20
 ALL_MASKED = {"mask": 1.0, "random": 0.0, "keep": 0.0}
@@ -139,7 +140,7 @@ def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):  # noqa
 
 
 def test_objectives_that_take_turns_are_all_logged(corpus, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(pretrain, "LOG_EVERY", 2)
+    monkeypatch.setattr("training.log.LOG_EVERY", 2)
     rows, _ = train(corpus, tmp_path, MIXES["xlm"])
     losses = [(row["step"], [name for name in row if name.endswith("/loss")]) for row in rows]
     assert losses[:5] == [
@@ -180,7 +181,7 @@ def test_the_rate_of_a_first_phase_stays_and_the_second_begins_anew():
 def test_names_of_weights_that_do_not_exist_are_refused(changes, message):
     run = dataclasses.replace(run_of(), **changes)
     with pytest.raises(UserError, match=message):
-        pretrain.frozen_weights(pretrain.PretrainingModel(run), run)
+        frozen_weights(PretrainingModel(run), run)
 
 
 def log(folder: Path) -> list[dict]:

@@ -44,8 +44,8 @@ from plan.config import Config
 from plan.load import load_config
 from plan.runs import data_languages, resolve_run
 from plan.translators import FROM_WEIGHTS, resolve_translator
-from pretrain import PretrainingModel
 from report import model_card
+from training.assembly import PretrainingModel
 
 pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 

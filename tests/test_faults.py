@@ -41,6 +41,7 @@ from test_pretrain import command, corpus, losses, train, trained  # noqa: F401
 from test_score import world  # noqa: F401
 from test_scores import entry, write
 from test_trainings import COST, write_files
+from training.assembly import read_plan
 
 SCRIPTS = Path(pretrain.__file__).parent
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -281,7 +282,7 @@ def test_a_changed_byte_of_a_shard(tmp_path, file):
     plan.write_text(f"kind\tcorpus\tname\tq\tsha256\nmono\tcc-100\tde\t1\t{sha256_of(manifest)}\n")
 
     def read() -> list[bytes]:
-        sources, _ = pretrain.read_plan(plan, tmp_path)
+        sources, _ = read_plan(plan, tmp_path)
         verify_shards(sources["mono"][0].manifests)
         return [array_path(manifest, array).read_bytes() for array in ("tokens", "sentences", "documents")]
 

@@ -956,7 +956,7 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
 
     from common.typed import build
     from engine.config import RunConfig
-    from pretrain import PretrainingModel
+    from training.assembly import PretrainingModel
 
     resolved = resolve_run(mini.config, "xlm-e-base")
     run = build(RunConfig, resolved | {"model": resolved["model"] | {"vocabulary": 99}}, "")

@@ -34,7 +34,7 @@ from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from import_checkpoint import find_weights, read_config, read_tensors
-from pretrain import fitted, load_initial_weights
+from training.initial import fitted, load_initial_weights
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 

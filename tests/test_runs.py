@@ -23,10 +23,12 @@ from engine.shards import read_manifest
 from plan.config import Config
 from plan.load import load_config
 from plan.needs import canonical_run
-from pretrain import PretrainingModel, load_initial_weights, pretrain, read_plan
+from pretrain import pretrain
 from small_corpus import VOCABULARY, write_corpus
 from test_every_mix import arguments
 from test_pretrain import corpus  # noqa: F401  (a fixture)
+from training.assembly import PretrainingModel, read_plan
+from training.initial import load_initial_weights
 
 SCALES = ("smoke", "mini", "small", "paper")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pretrain
+import training.assembly
 from common.errors import UserError
 from engine.data import FORMS, ItemOptions, Stream
 from engine.shards import write_shard
@@ -105,7 +105,7 @@ def test_a_limit_counts_the_pairs_that_the_run_takes(tmp_path: Path) -> None:
 
     write_plan(rows, tmp_path / "plan.tsv")
     taken, options = {}, ItemOptions(132, least_tokens=10, most_tokens=128)
-    for source in pretrain.read_plan(tmp_path / "plan.tsv", tmp_path, 30)[0]["bitext"]:
+    for source in training.assembly.read_plan(tmp_path / "plan.tsv", tmp_path, 30)[0]["bitext"]:
         stream = Stream(source, FORMS["apart"], options, seed=1)
         items = sum(len(stream.shard_items(shard)) for shard in range(len(stream.shards)))
         taken[source.name] = taken.get(source.name, 0) + items

@@ -20,10 +20,10 @@ from engine.objectives import OBJECTIVES, seq2seq
 from engine.objectives.base import Batch
 from engine.randomness import mix
 from engine.tokenizer import BOS, EOS, PAD
-from pretrain import PretrainingModel, micro_batches
 from small_corpus import LANGUAGES, VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)
+from training.assembly import PretrainingModel, micro_batches
 
 SOURCES = tuple(Source("mono", "cc-100", language, 1 / 3, ()) for language in LANGUAGES)
 WIDE = 2000  # ids of the made-up texts below, the mask included

@@ -31,12 +31,13 @@ from plan.load import load_config
 from plan.recipes import resolve_recipe
 from plan.runs import resolve_run
 from plan.translators import decoder_of, resolve_translator
-from pretrain import PretrainingModel, fill_in, load_initial_weights
 from split_corpus import open_sides
 from tasks import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
 from test_every_task import call
 from test_world import SETTINGS
+from training.assembly import PretrainingModel, fill_in
+from training.initial import load_initial_weights
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SCRIPTS = REPOSITORY / "workflow/scripts"

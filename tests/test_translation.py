@@ -13,10 +13,10 @@ from engine.dist import Ranks
 from engine.objectives import OBJECTIVES, seq2seq, translation
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, PAD
-from pretrain import micro_batches
 from small_corpus import VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)
+from training.assembly import micro_batches
 
 SMOOTHING = 0.3
 OWN = ObjectiveConfig("translation", options={"decoder_layers": 2, "label_smoothing": SMOOTHING})

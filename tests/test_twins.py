@@ -22,10 +22,11 @@ from engine.objectives import OBJECTIVES
 from engine.shards import write_shard
 from plan.load import load_config
 from plan.runs import resolve_run
-from pretrain import PretrainingModel, build_mixture, next_batches, read_plan, start_objectives, tell_sources
+from pretrain import start_objectives
 from resolve_run import render
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_plan, write_run
 from small_engine import double  # noqa: F401  (a fixture)
+from training.assembly import PretrainingModel, build_mixture, next_batches, read_plan, tell_sources
 
 MASK = VOCABULARY - 1
 LEAST = 1e-6  # between states of size 1 in fp64; twins differ by 0

@@ -15,9 +15,10 @@ from engine.dist import Ranks
 from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, mlm, veco
 from engine.objectives.base import Batch
-from pretrain import PretrainingModel, frozen_weights, micro_batches, new_optimizer
+from pretrain import new_optimizer
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
 from test_data import mixture, shards  # noqa: F401  (a fixture)
+from training.assembly import PretrainingModel, frozen_weights, micro_batches
 
 PAIRS, TLM = ObjectiveConfig("veco-pairs"), ObjectiveConfig("tlm", draws="veco-pairs")
 FULL = ObjectiveConfig("veco-pairs", options={"cs_self": "full"})

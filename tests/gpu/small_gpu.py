@@ -10,15 +10,18 @@ import torch
 from torch import Tensor, nn
 
 import pretrain
+import training.assembly
 from engine import attention
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
 from engine.corruption import MaskSpec
-from engine.data import Source
+from engine.data import Mixture, Source
 from engine.dist import Ranks
 from engine.model import ModelConfig, RelativeBias
 from engine.objectives import OBJECTIVES
-from engine.objectives.base import Batch
+from engine.objectives.base import Batch, whole_width
 from small_corpus import VOCABULARY, plan_rows, write_corpus
+from training.assembly import PretrainingModel, build_mixture, tell_sources
+from training.readings import read
 
 MODEL = ModelConfig(2, 64, 2, 128, 98, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.1)
 ALL_MASKED = MaskSpec(0.15, 1.0, 0.0, 0.0)
@@ -83,7 +86,7 @@ def run_of(
         schedule=ScheduleConfig(steps=100, warmup_steps=0),
         precision=precision,
     )
-    return pretrain.tell_sources(run, sources)
+    return tell_sources(run, sources)
 
 
 class OnDevice(Ranks):
@@ -97,11 +100,11 @@ class OnDevice(Ranks):
 def model_of(run: RunConfig, device: torch.device, seed: int = 1) -> nn.Module:
     """The same weights on every device."""
     torch.manual_seed(seed)
-    return pretrain.PretrainingModel(run).to(device).train()
+    return PretrainingModel(run).to(device).train()
 
 
-def mixtures_of(run: RunConfig, sources: dict[str, list[Source]]) -> list[pretrain.Mixture]:
-    return [pretrain.build_mixture(run, objective, sources, 1, "test") for objective in run.objectives]
+def mixtures_of(run: RunConfig, sources: dict[str, list[Source]]) -> list[Mixture]:
+    return [build_mixture(run, objective, sources, 1, "test") for objective in run.objectives]
 
 
 def fed(batches: list[Batch], device: torch.device, masks: str) -> list[Batch]:
@@ -116,7 +119,7 @@ def host_batches(
     found = []
     for objective, mixture in zip(run.objectives, mixtures_of(run, sources), strict=True):
         with tiles_of(tile):
-            batches = pretrain.host_batches(mixture.assemble(mixture.next_layout()), objective, run, cpu, step)
+            batches = training.assembly.host_batches(mixture.assemble(mixture.next_layout()), objective, run, cpu, step)
         found.append((objective, [dataclasses.replace(batch, tile=tile) for batch in batches]))
     return found
 
@@ -125,8 +128,8 @@ def host_batches(
 def tiles_of(tile: int) -> Iterator[None]:
     """Widths as on a GPU."""
     with pytest.MonkeyPatch.context() as patch:
-        whole = pretrain.whole_width
-        patch.setattr(pretrain, "whole_width", lambda used, _, most: whole(used, tile, most))
+        whole = whole_width
+        patch.setattr("training.assembly.whole_width", lambda used, _, most: whole(used, tile, most))
         yield
 
 
@@ -141,7 +144,7 @@ def gradients(
     model.zero_grad()
     torch.manual_seed(7)
     readings = [pretrain.accumulate(model, run, objective, batches, ranks) for objective, batches in given]
-    signals, _ = pretrain.read(readings, ranks)
+    signals, _ = read(readings, ranks)
     found = {name: p.grad.detach().double().cpu() for name, p in model.named_parameters() if p.grad is not None}
     return signals, found
 

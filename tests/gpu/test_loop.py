@@ -16,11 +16,15 @@ from small_gpu import OnDevice, mixtures_of, model_of, path_of, run_of, sources 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import pretrain
+from common.errors import UserError
 from conftest import no_gpu
 from engine.ahead import ahead
+from engine.checkpoint import load_weights
 from small_corpus import write_run
 from test_every_mix import MIXES, log, mixed
 from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from training.assembly import frozen_weights
+from training.readings import read
 
 ON_GPU = torch.cuda.is_available()
 NAMES = ["xlm", "ernie-m", "xlm-e", "veco", "ppa", "infoxlm"]
@@ -32,7 +36,7 @@ def repeatable(monkeypatch):
     """What a GPU adds up in any order, it adds up in one. Flash and memory-efficient attention do so only where
     everything must, so attention is written out here."""
     torch.use_deterministic_algorithms(ON_GPU, warn_only=True)
-    monkeypatch.setattr(pretrain, "has_flash_attention", lambda device: False)
+    monkeypatch.setattr("training.assembly.has_flash_attention", lambda device: False)
     with sdpa_kernel(SDPBackend.MATH) if ON_GPU else nullcontext():
         yield
     torch.use_deterministic_algorithms(False)
@@ -54,7 +58,7 @@ def arguments(corpus: Path, folder: Path, prefetch: str, compiled: str = "off") 
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return pretrain.load_weights(folder / "model.safetensors")[0]
+    return load_weights(folder / "model.safetensors")[0]
 
 
 def assert_same(found: Path, expected: Path) -> None:
@@ -98,11 +102,11 @@ def test_an_error_in_the_data_is_told_and_nothing_goes_on(corpus, tmp_path, monk
 
     def damaged(run, mixtures, ranks, step):
         if step == 7:
-            raise pretrain.UserError("shard 3: damaged")
+            raise UserError("shard 3: damaged")
         return give(run, mixtures, ranks, step)
 
     monkeypatch.setattr(pretrain, "give", damaged)
-    with pytest.raises(pretrain.UserError, match="shard 3: damaged"):
+    with pytest.raises(UserError, match="shard 3: damaged"):
         pretrain.pretrain(arguments(corpus, tmp_path, "on"))
     monkeypatch.setattr(pretrain, "give", give)
     saved = max(tmp_path.rglob("step-*.pt"))
@@ -114,7 +118,7 @@ def test_memory_does_not_grow(sources, device):  # noqa: F811
     """Of the device, or on a CPU the tensors that are alive: a graph that is kept would add to them each step."""
     run = run_of(sources, "mmlm", "tlm", "ppa", device_rows=3)
     model, ranks = model_of(run, device), OnDevice(device)
-    optimizer = pretrain.new_optimizer(model, run, pretrain.frozen_weights(model, run), 1)
+    optimizer = pretrain.new_optimizer(model, run, frozen_weights(model, run), 1)
     used = {}
     with ahead(pretrain.give_all(run, mixtures_of(run, sources), ranks, 1)) as steps:
         for given in steps:
@@ -124,7 +128,7 @@ def test_memory_does_not_grow(sources, device):  # noqa: F811
             for objective, batches in done:
                 if after_step := pretrain.OBJECTIVES[objective.name].after_step:
                     after_step(model, batches, ranks)
-            pretrain.read(readings, ranks)
+            read(readings, ranks)
             del readings, done
             if device.type == "cuda":
                 used[given.step] = torch.cuda.memory_allocated()

@@ -17,10 +17,9 @@ from small_gpu import (
     sources,  # noqa: F401  (a fixture)
 )
 
-import pretrain
+from training.assembly import TILE
 
 CPU = torch.device("cpu")
-TILE = pretrain.TILE
 WAYS = [("fp32", "dense"), ("fp32", "blocks"), ("bf16", "dense"), ("bf16", "blocks"), ("bf16", "segments")]
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.06}
 

@@ -17,6 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 import pretrain
 from engine.objectives import OBJECTIVES
 from engine.objectives.btmlm import is_among
+from training.readings import read
 
 # The others count on the device what their data decide: dwa, word-recovery, hictl, translation.
 CASES = ["mmlm", "tlm", "camlm", "camlm-append", "btmlm", "btmlm-sample", "btmlm-before", "mrtd", "trtd", "trtd-eval"]
@@ -89,7 +90,7 @@ def test_nothing_is_asked_before_the_end_of_a_step(sources, device, case):  # no
     else:
         with Watched([*model.parameters(), *model.buffers()]):
             step()
-    signals, _ = pretrain.read(seen[-1:], ranks)
+    signals, _ = read(seen[-1:], ranks)
     assert signals[f"{objective.name}/loss"] > 0
 
 

@@ -20,12 +20,11 @@ from types import SimpleNamespace
 
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
-from common.identity import run_hash
+from common.identity import commit_id, run_hash
 from common.yamlfiles import read_resolved
 from corpus.corpusio import read_lines
 from engine import ibm2
 from plan.datasets import DATASETS_TSV
-from pretrain import commit_id
 from tasks import word_alignment
 from tasks.recipe import Recipe, load_recipe, raw_paths
 

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from common.atomic import sha256_of, write_json
 from common.errors import UserError, run_main
+from common.identity import content_hash
 from engine.answers import Question
 from engine.attention import choose_kernels
 from engine.checkpoint import load_encoder, load_state, load_weights, save_state, save_weights, sole_use
-from engine.config import content_hash
 from engine.formats import FORMATS, POOLER
 from engine.heads import HEADS, IGNORED, answer, classify, encode, tag
 from engine.model import FIRST_POSITION, Encoder

@@ -25,13 +25,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from common.errors import UserError, run_main
-from common.identity import run_hash
+from common.identity import commit_id, run_hash
 from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
 from engine.model import ModelConfig
 from engine.tokenizer import import_tokenizer
-from pretrain import commit_id
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 

@@ -23,14 +23,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import pretrain
 from billing.jobs import Job
 from common.errors import UserError
-from common.identity import run_hash
+from common.identity import content_hash, run_hash
 from common.typed import build
 from common.yamlfiles import did_you_mean, read_yaml
 from engine import cost
-from engine.config import ObjectiveConfig, RunConfig, content_hash
+from engine.config import ObjectiveConfig, RunConfig
 from engine.cost import Pass, Seen
 from engine.data import Source
 from engine.dist import Ranks
@@ -50,6 +49,16 @@ from plan.schemas import check_schema
 from plan.translators import decoder_of, resolve_translator
 from plan_sampling import plan as sampling_plan
 from plan_sampling import sources_of_run, write_plan
+from training.assembly import (
+    COUNTED,
+    PretrainingModel,
+    build_mixture,
+    frozen_weights,
+    next_batches,
+    read_plan,
+    seen_in,
+    tell_sources,
+)
 
 MACHINES = "config/machines.yaml"
 
@@ -190,7 +199,7 @@ def estimate_training(
     run: RunConfig, sources: dict[str, list[Source]], seed: int, basis: str, known: dict | None = None
 ) -> Estimate:
     """Of `sources` as pretrain.py reads them. `known` keeps what was sampled, for other runs of these sources."""
-    run, known = pretrain.tell_sources(run, sources), {} if known is None else known
+    run, known = tell_sources(run, sources), {} if known is None else known
     in_turn = len(run.objectives) if run.schedule.alternate else 1
     seen, tokens, slots = {}, 0.0, 0.0
     for number, objective in enumerate(run.objectives):
@@ -213,13 +222,13 @@ def _seen_of(run: RunConfig, objective: ObjectiveConfig, sources: dict, seed: in
     sampled = min(rows, SAMPLED_ROWS)
     draws = min(steps, max(4, SAMPLED_TOKENS // (sampled * length)))
     small = dataclasses.replace(objective, rows=sampled)
-    mixture = pretrain.build_mixture(run, small, sources, seed, None)
+    mixture = build_mixture(run, small, sources, seed, None)
     early = early_steps(run, objective, steps)
-    total = np.zeros(len(pretrain.COUNTED))
+    total = np.zeros(len(COUNTED))
     for draw in range(draws):
         # the draws stand for the whole training, one after the other; of a first step BTMLM leaves the slots out
         share = min(1.0, max(0.0, early * draws / steps - draw))
-        for batch in pretrain.next_batches(run, small, mixture, Ranks(), 1):
+        for batch in next_batches(run, small, mixture, Ranks(), 1):
             later = _counts(batch)
             if share:
                 OBJECTIVES[objective.name].prepare(None, batch)
@@ -237,9 +246,9 @@ def early_steps(run: RunConfig, objective: ObjectiveConfig, steps: int) -> float
 
 def _counts(batch) -> np.ndarray:
     """In the order of Seen."""
-    tokens, items, attended = pretrain.seen_in(batch)
+    tokens, items, attended = seen_in(batch)
     values = {"tokens": tokens, "items": items, "attended": attended, "predictions": len(batch.targets)}
-    return np.array([values[name] for name in pretrain.COUNTED], float)
+    return np.array([values[name] for name in COUNTED], float)
 
 
 def heads_of(sources: dict[str, list[Source]], folder: Path) -> dict[str, list[Source]]:
@@ -296,14 +305,14 @@ def _size_of(key: str, vocabulary: int, languages: int) -> Size:
     values = json.loads(key)
     run = run_config(values, vocabulary)
     with torch.device("meta"):
-        model = pretrain.PretrainingModel(run)
+        model = PretrainingModel(run)
 
     def numbers(tensor: torch.Tensor) -> int:
         """A table of languages has no row yet: nobody told the model its sources."""
         return tensor.numel() if tensor.shape[:1] != (0,) else languages * math.prod(tensor.shape[1:])
 
     left_out = tuple(f"{n}." for own in run.objectives for n in OBJECTIVES[own.name].training_only)
-    frozen = pretrain.frozen_weights(model, run)
+    frozen = frozen_weights(model, run)
     count = {name: numbers(weight) for name, weight in model.named_parameters()}
     return Size(
         sum(count.values()),
@@ -622,7 +631,7 @@ class Pricing:
         if key not in self._samples:
             sources = self.made_up
             if plan_file:
-                sources, _ = pretrain.read_plan(plan_file, self.results / "shards", limit)
+                sources, _ = read_plan(plan_file, self.results / "shards", limit)
                 sources = heads_of(sources, self.folder / content_hash(key))
             self._samples[key] = sources, {}
         basis = "sampled from its shards" if plan_file else f"lines of {self.assumed_line:g} tokens assumed"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 
@@ -13,6 +15,20 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def content_hash(value: Any) -> str:
+    """Its first 16 digits: a name for what was asked."""
+    return digest(value)[:16]
+
+
+NO_PART_OF_WEIGHTS = ("name", "paper", "finetune_recipe")  # of a resolved run: its names, and what happens afterwards
+
+
 def run_hash(resolved: dict) -> str:
-    """The identity of the weights: everything in a resolved run but its names and how it is fine-tuned afterwards."""
-    return digest({key: value for key, value in resolved.items() if key not in ("name", "paper", "finetune_recipe")})
+    """The identity of the weights that a resolved run has."""
+    return digest({key: value for key, value in resolved.items() if key not in NO_PART_OF_WEIGHTS})
+
+
+def commit_id() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"

@@ -1,7 +1,5 @@
 """The resolved run, typed. One dataclass per concern; an unknown or missing key is an error that names it."""
 
-import hashlib
-import json
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,9 +148,3 @@ def load_run(path: Path) -> RunConfig:
         if value not in known:
             raise UserError(f"{path}: {key}: `{value}` is unknown; known: {', '.join(known)}")
     return run
-
-
-def content_hash(value: object) -> str:
-    """sha256 of canonical JSON, 16 digits: a name for what was asked."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -286,7 +286,7 @@ def _counted(key: str) -> tuple[int, float, float]:
     from engine import cost
     from engine.config import RunConfig
     from engine.objectives import OBJECTIVES
-    from pretrain import PretrainingModel, parameters_of
+    from training.assembly import PretrainingModel, parameters_of
 
     values, vocabulary = json.loads(key)
     values = {name: value for name, value in values.items() if name not in ("paper", "decoder")}

@@ -32,7 +32,7 @@ from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows
 from engine.shards import write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
-from pretrain import PretrainingModel, build_mixture, next_batches
+from training.assembly import PretrainingModel, build_mixture, next_batches
 
 SEED = 1
 ROW = 64  # tokens of a row: an example is shorter
