@@ -30,15 +30,10 @@ from common.identity import content_hash
 from engine.admin import set_residuals
 from engine.ahead import ahead
 from engine.attention import choose_kernels
-from engine.checkpoint import (
-    load_state,
-    save_state,
-    save_weights,
-    sole_use,
-)
+from engine.checkpoint import load_state, save_state, save_weights, sole_use
 from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
-from engine.data import Mixture
+from engine.data import Mixture, Source
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
@@ -250,29 +245,28 @@ def pretrain(arguments: argparse.Namespace) -> int:
         return pretrain_alone(arguments, held)
 
 
-def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
-    ranks = Ranks(arguments.world_size)
-    choose_kernels(ranks.device)
-    stop = StopRequest()
-    if budget := arguments.budget:
-        signal.signal(signal.SIGALRM, stop.note)
-        signal.setitimer(signal.ITIMER_REAL, budget)
+def read_request(arguments: argparse.Namespace, ranks: Ranks) -> tuple[RunConfig, dict[str, list[Source]], str, str]:
+    """The run with everything that its data tell, its sources, a name for run, data and seed, and the vocabulary's."""
     run = load_run(arguments.run_file)
     tokenizer = load_tokenizer(arguments.vocabulary)
-    vocabulary_sha256 = tokenizer.sha256
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     limit = run.data.get("bitext", {}).get("limit")
     sources, data_hash = read_plan(arguments.plan, arguments.shards, limit)
     run = tell_sources(run, sources)
-    seed = arguments.seed
     manifests = [path for own in sources.values() for source in own for path in source.manifests]
     verify_shards(manifests, ranks.rank, ranks.world_size)
+    return run, sources, content_hash([run.run_hash, data_hash, arguments.seed]), tokenizer.sha256
 
-    torch.manual_seed(stable_hash(seed, "init"))
+
+def start_model(
+    arguments: argparse.Namespace, run: RunConfig, sources: dict[str, list[Source]], ranks: Ranks, vocabulary: str
+) -> tuple[PretrainingModel, set[str]]:
+    """The model before its first step, and the names of the weights that are never trained."""
+    torch.manual_seed(stable_hash(arguments.seed, "init"))
     model = PretrainingModel(run)
     if run.model.languages:
         model.encoder.language_codes = languages_of(run)
-    start = load_initial_weights(model, run.init, arguments.init, vocabulary_sha256) if run.init else {}
+    start = load_initial_weights(model, run.init, arguments.init, vocabulary) if run.init else {}
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)
     trained = int(start.get("steps", 0)) > 0  # then so are the residuals
@@ -282,15 +276,53 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
             "trained ones; start from an untrained run, or leave model.admin out"
         )
     if run.model.admin and run.schedule.steps and not trained:  # also before resuming, which overwrites them
-        mixture = build_mixture(run, run.objectives[0], sources, seed, vocabulary_sha256)
+        mixture = build_mixture(run, run.objectives[0], sources, arguments.seed, vocabulary)
         set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
     if run.parallel == "shard" and ranks.world_size > 1:
         shard(model, run, ranks)
     elif wanted(arguments, "compile", ranks):
         compile_parts(model)
-    mixtures = [build_mixture(run, objective, sources, seed, vocabulary_sha256) for objective in run.objectives]
+    return model, frozen
 
-    folder = (arguments.state or arguments.out.parent / "state") / content_hash([run.run_hash, data_hash, seed])
+
+def save(
+    folder: Path,
+    run: RunConfig,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    given: Given,
+    seconds: float,
+    totals: dict[str, float],
+    ranks: Ranks,
+) -> None:
+    """A checkpoint after the step of what was given."""
+    state = whole_state(model, optimizer)
+    if ranks.rank == 0:
+        state |= {"step": given.step, "seconds": seconds, "totals": totals, "data": given.data}
+        save_state(folder, given.step, state, run.checkpoint.keep)
+
+
+def keep_snapshot(
+    folder: Path, arguments: argparse.Namespace, run: RunConfig, model: PretrainingModel, step: int, ranks: Ranks
+) -> None:
+    weights = whole_state(model)["model"]
+    if ranks.rank == 0:
+        save_weights(folder / "snapshots" / snapshot_name(step), weights, describe(arguments, run, model, step))
+
+
+def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
+    ranks = Ranks(arguments.world_size)
+    choose_kernels(ranks.device)
+    stop = StopRequest()
+    if budget := arguments.budget:
+        signal.signal(signal.SIGALRM, stop.note)
+        signal.setitimer(signal.ITIMER_REAL, budget)
+    run, sources, key, vocabulary = read_request(arguments, ranks)
+    seed = arguments.seed
+    model, frozen = start_model(arguments, run, sources, ranks, vocabulary)
+    mixtures = [build_mixture(run, objective, sources, seed, vocabulary) for objective in run.objectives]
+
+    folder = (arguments.state or arguments.out.parent / "state") / key
     if ranks.rank == 0:
         held.enter_context(sole_use(folder))
     ranks.sum([0.0])  # nobody looks before that
@@ -310,21 +342,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         start_objectives(model, run, mixtures, ranks)
     cycle = len(run.objectives) if run.schedule.alternate else 1
     log = Log(folder / "train.jsonl", step, run.schedule.steps, ranks.rank == 0, cycle)
-    started = time.monotonic()
-
-    def save() -> None:
-        state = whole_state(model, optimizer)
-        if ranks.rank == 0:
-            seconds = seconds_before + time.monotonic() - started
-            state |= {"step": step, "seconds": seconds, "totals": totals, "data": given.data}
-            save_state(folder, step, state, run.checkpoint.keep)
-
-    snapshots = snapshot_steps(run)
-
-    def keep_snapshot(step: int) -> None:
-        weights = whole_state(model)["model"]
-        if ranks.rank == 0:
-            save_weights(folder / "snapshots" / snapshot_name(step), weights, describe(arguments, run, model, step))
+    started = time.monotonic() - seconds_before
 
     steps = give_all(run, mixtures, ranks, step + 1)
     if wanted(arguments, "prefetch", ranks):
@@ -352,10 +370,10 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
                 totals[name] = totals.get(name, 0.0) + value
         log.write(step, signals, rate, norm, seen)
         stopped = stop.anywhere(ranks)
-        if step in snapshots:
-            keep_snapshot(step)
+        if step in snapshot_steps(run):
+            keep_snapshot(folder, arguments, run, model, step, ranks)
         if step < run.schedule.steps and (stopped or step % run.checkpoint.every_steps == 0):
-            save()
+            save(folder, run, model, optimizer, given, time.monotonic() - started, totals, ranks)
         if stopped and step < run.schedule.steps:
             print(f"told to stop: saved step {step} in {folder}; run again to continue", file=sys.stderr)
             ranks.close()
@@ -363,8 +381,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
 
     weights = whole_state(model)["model"]
     if ranks.rank == 0:
-        seconds = seconds_before + time.monotonic() - started
-        finish(arguments, run, model, weights, totals, seconds, ranks, folder)
+        finish(arguments, run, model, weights, totals, time.monotonic() - started, ranks, folder)
     ranks.close()
     return 0
 
