@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import apart
-import index_eval_sets
 import report_test_sentences
 from corpus import textfilters as tf
 from corpus.corpusio import header_line, load_thresholds, zst_writer
+from corpus.eval_index import build_index, read_units
 
 NEAR = json.dumps({"decontamination": {"similarity": 0.5}})
 TEST = "The harbour master counted seven grey boats before the storm reached the village."
@@ -91,7 +91,7 @@ def test_both_readers_know_every_form_of_a_test_set(tmp_path, name, task):
     text, expected = FILES[name]
     path.write_text(text, encoding="utf-8")
     assert [unit for unit in apart.units(path) if unit.strip()] == expected
-    assert list(index_eval_sets.read_units(task, path)) == expected
+    assert list(read_units(task, path)) == expected
 
 
 def test_the_report_counts_what_was_there_and_what_is_left(tmp_path, repository, monkeypatch, capsys):
@@ -137,8 +137,8 @@ def test_what_is_left_of_real_pairs_holds_no_test_sentence(mirror, thresholds):
         text = (opus / pair / f"tatoeba-test-v2021-08-07.{own}").read_text(encoding="utf-8").splitlines()
         texts, codes = tf.normalise_lines(text)
         words = tf.words_of(texts, codes)
-        index = tf.EvalIndex(index_eval_sets.build_index([("tatoeba", test_file)], thresholds[0]))
-        units = list(index_eval_sets.read_units("tatoeba", test_file))
+        index = tf.EvalIndex(build_index([("tatoeba", test_file)], thresholds[0]))
+        units = list(read_units("tatoeba", test_file))
         gone = tf.leaked(words, index) | tf.resembles(words, near_index(units, thresholds))
         tests = apart.Tests(apart.units(test_file))
         before = [line for line in texts if tests.verdict(line)]

@@ -19,9 +19,12 @@ import audit
 from common.errors import UserError
 from make_document import PREAMBLE
 from report import audit_pages
+from report.audit import KINDS, UNEXPLAINED, Audit, load
+from report.audit_checks import find_misplaced
 from report.audit_numbers import (
     Line,
     Number,
+    Row,
     exactly,
     keep_dropped_zeros,
     mean,
@@ -31,6 +34,7 @@ from report.audit_numbers import (
     shown,
     total,
 )
+from report.audit_statements import FORMS, statements_of
 from report.tables import paper_names
 
 KEYS = ("paper", "item", "row", "column", "printed", "recomputed", "kind", "explanation")
@@ -50,7 +54,7 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> None:
 
 @pytest.fixture(scope="session")
 def found(repository):
-    return audit.examine(audit.load(repository))
+    return audit.examine(load(repository))
 
 
 @pytest.fixture
@@ -98,8 +102,8 @@ def test_the_findings_are_those_of_the_transcription(repository, papers):
 
 def test_every_finding_of_the_repository_is_explained(repository):
     _, findings = audit.run(repository)
-    assert not [one for one in findings if one.explanation == audit.UNEXPLAINED]
-    assert {one.kind for one in findings} == set(audit.KINDS)
+    assert not [one for one in findings if one.explanation == UNEXPLAINED]
+    assert {one.kind for one in findings} == set(KINDS)
 
 
 def test_a_wrong_cell_is_found_by_both_programs(repository, papers, root, tmp_path):
@@ -107,7 +111,7 @@ def test_a_wrong_cell_is_found_by_both_programs(repository, papers, root, tmp_pa
     theirs = tmp_path / "papers"
     shutil.copytree(papers, theirs)
     draw = random.Random(3)
-    plain = audit.load(repository)
+    plain = load(repository)
     rows = [row for row in plain.rows if "avg" in row.texts and len(row.languages) > 2 and "table" in row.item]
     for row in draw.sample(rows, 8):
         code = draw.choice(row.languages)
@@ -116,7 +120,7 @@ def test_a_wrong_cell_is_found_by_both_programs(repository, papers, root, tmp_pa
         new = shown(row.numbers[code].value + step * len(row.languages) / 5, len(row.texts[code].partition(".")[2]))
         old = edit(root, row.item, {**where, "language": code}, new)
         shutil.copy(root / f"config/published/{row.item}.csv", theirs / f"{row.item}.csv")
-        ours = {one for one in keys_of(audit.examine(audit.load(root)).findings) if one[2] == f"avg ({row.metric})"}
+        ours = {one for one in keys_of(audit.examine(load(root)).findings) if one[2] == f"avg ({row.metric})"}
         done = subprocess.run([sys.executable, theirs / "audit.py"], capture_output=True, text=True, check=False)
         printed = {tuple(line.split(" | ")[1:7]) for line in done.stdout.splitlines() if " | " in line}
         lines = {(f"{paper}/{item}", *rest) for paper, item, *rest in printed if rest[1] == f"avg ({row.metric})"}
@@ -197,7 +201,7 @@ def test_numbers_are_shown_rounded(value, decimals, strip, text):
 
 
 def test_an_integer_among_decimals_is_as_precise_as_they():
-    row = audit.Row("x/y", "s", "m", "t", "f1", "", ("", ""))
+    row = Row("x/y", "s", "m", "t", "f1", "", ("", ""))
     row.texts = {"en": "82", "de": "70.1", "avg": "76.1"}
     row.numbers = {code: parse(text, "x") for code, text in row.texts.items()}
     keep_dropped_zeros(row)
@@ -299,7 +303,7 @@ CLT = {"setting": "cross-lingual-transfer"}
 )
 def test_a_number_made_wrong_is_a_new_finding(root, found, item, where, column, new, expected):
     edit(root, item, where, new, column)
-    now = keys_of(audit.examine(audit.load(root)).findings)
+    now = keys_of(audit.examine(load(root)).findings)
     before = keys_of(found.findings)
     if item == "veco/table-06":  # the same contradiction with another number in it
         before = {one for one in before if one[:2] != ("veco/table-06", "languages of the parallel data")}
@@ -320,13 +324,13 @@ def test_a_number_made_wrong_is_a_new_finding(root, found, item, where, column, 
 )
 def test_a_number_within_rounding_is_none(root, found, item, where, column, new):
     edit(root, item, where, new, column)
-    assert keys_of(audit.examine(audit.load(root)).findings) == keys_of(found.findings)
+    assert keys_of(audit.examine(load(root)).findings) == keys_of(found.findings)
 
 
 def test_the_page_shows_an_unexplained_finding(root):
     edit(root, "ernie-m/table-04", {**CLT, "model": "ernie-m-large", "language": "en"}, "97.9")
     done, findings = audit.run(root)
-    [new] = [one for one in findings if one.explanation == audit.UNEXPLAINED]
+    [new] = [one for one in findings if one.explanation == UNEXPLAINED]
     assert (new.item, new.kind, new.recomputed) == ("ernie-m/table-04", "average", "89.81")
     text = audit_pages.render_latex(done, findings, {"ernie-m": "ERNIE-M"})
     assert "avg (accuracy) & 89.5 & 89.81 & average & unexplained" in text
@@ -336,7 +340,7 @@ def test_the_page_shows_an_unexplained_finding(root):
 def test_no_statement_holds_of_any_number(found):
     """Each number of the texts that is compared would be a finding, were it another one."""
     tried = 0
-    for statement in audit.statements_of(found):
+    for statement in statements_of(found):
         form = statement.says["form"]
         if form in ("best", "words", "every", "most", "above", "below", "order", "columns", "against"):
             continue
@@ -345,7 +349,7 @@ def test_no_statement_holds_of_any_number(found):
             for text in statement.printed.split(" to ")
         )
         changed = replace(statement, says={**statement.says, "printed": other})
-        printed, recomputed = audit.FORMS[form](found, changed)
+        printed, recomputed = FORMS[form](found, changed)
         assert printed != recomputed, statement.where
         tried += 1
     assert tried > 90
@@ -354,14 +358,14 @@ def test_no_statement_holds_of_any_number(found):
 def test_a_repetition_is_exact_to_the_last_digit(found):
     """Two numbers of one decimal that differ by 0.1 touch as ranges, but who repeats one copies its digits."""
     tried = 0
-    for statement in audit.statements_of(found):
+    for statement in statements_of(found):
         [text] = [statement.text(found, statement.says["of"][0])] if statement.says["form"] == "same" else [""]
         if text != statement.printed:
             continue
         digit = str((int(text[-1]) + 1) % 10) if text[-1].isdigit() else None
         if digit:
             changed = replace(statement, says={**statement.says, "printed": text[:-1] + digit})
-            printed, recomputed = audit.FORMS["same"](found, changed)
+            printed, recomputed = FORMS["same"](found, changed)
             assert printed != recomputed, statement.where
             tried += 1
     assert tried > 30
@@ -369,7 +373,7 @@ def test_a_repetition_is_exact_to_the_last_digit(found):
 
 def test_no_order_or_mark_holds_of_any_system(found):
     tried = 0
-    for statement in audit.statements_of(found):
+    for statement in statements_of(found):
         says = statement.says
         if says["form"] in ("above", "below") and not says.get("leads"):
             changed = {**says, "of": list(reversed(says["of"]))}
@@ -381,7 +385,7 @@ def test_no_order_or_mark_holds_of_any_system(found):
             changed = {**says, "lowest": not says.get("lowest", False)}
         else:
             continue
-        printed, recomputed = audit.FORMS[says["form"]](found, replace(statement, says=changed))
+        printed, recomputed = FORMS[says["form"]](found, replace(statement, says=changed))
         assert printed != recomputed, statement.where
         tried += 1
     assert tried > 35
@@ -406,7 +410,7 @@ def test_the_three_rows_are_found_and_nothing_else(found):
         assert set(one.changed) == {code for code in right.texts if right.texts[code] != one.row.texts[code]}
 
 
-def misprinted(row: audit.Row, order: list[str]) -> audit.Row:
+def misprinted(row: Row, order: list[str]) -> Row:
     """The row as one prints it who copies it in that order, under the columns that it has."""
     place = dict(zip(row.languages, order, strict=True))
     texts = {code: row.texts[place.get(code, code)] for code in row.texts}
@@ -428,8 +432,8 @@ def test_any_row_that_is_copied_in_another_order_is_found(found):
         order = next(one for one in sorted(orders) if one != tuple(sorted(one)))
         rows = [*found.rows]
         rows[index] = misprinted(row, list(order))
-        again = audit.Audit(found.data, found.lines, rows)
-        audit.find_misplaced(again)
+        again = Audit(found.data, found.lines, rows)
+        find_misplaced(again)
         caught = [one for one in again.misplaced if one.row is rows[index]]
         assert [one.corrected.texts for one in caught] == [row.texts], (row.item, row.label)
         assert len(again.misplaced) == len(found.misplaced) + 1
@@ -453,7 +457,7 @@ def test_a_row_copied_in_another_order_is_told_with_its_source(root, found):
     for code in row.languages:
         where = {**CLT, "model": "ernie-m-base", "language": code}
         edit(root, "ernie-m/table-01", where, wrong.texts[code])
-    again = audit.examine(audit.load(root))
+    again = audit.examine(load(root))
     [new] = keys_of(one for one in again.findings if " " in one.column and "(" not in one.column) - keys_of(
         found.findings
     )
@@ -575,7 +579,7 @@ def test_a_wrong_statement_is_refused(root, change, message):
 
 def test_every_form_of_the_schema_is_known(repository):
     schema = json.loads((repository / "config/schemas/audit.schema.json").read_text(encoding="utf-8"))
-    assert sorted(audit.FORMS) == schema["$defs"]["says"]["properties"]["form"]["enum"]
+    assert sorted(FORMS) == schema["$defs"]["says"]["properties"]["form"]["enum"]
 
 
 def test_a_gap_that_nothing_is_said_of_is_an_error(root):

@@ -17,7 +17,6 @@ import torch
 import yaml
 
 import bill
-import finetune
 import pretrain
 from billing import jobs
 from billing import pricing as billing
@@ -43,6 +42,7 @@ from training.assembly import (
     read_plan,
     tell_sources,
 )
+from training.finetuning import Bookmark
 
 
 @pytest.fixture(scope="module")
@@ -415,7 +415,7 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert finetuning.seconds > 3 * finetuning.flops / 989.4e12 and "1.5 ms a trained block" in finetuning.basis
     # what it keeps, while the new one is written: weights, moments, best weights
     size = billing.size_of(resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
-    assert billing.KEPT_AFTER == finetune.Bookmark.seconds < finetuning.seconds
+    assert billing.KEPT_AFTER == Bookmark.seconds < finetuning.seconds
     assert finetuning.scratch == 2 * 4 * size * (3 + 1) and prediction.scratch == 0
     assert prediction.tokens == 15 * 5010 * 54
     assert (score.flops, score.devices, score.seconds) == (0, 0, machines["assumed"]["start"]["cpu"])

@@ -20,14 +20,15 @@ from engine.heads import mean_states
 from engine.model import Encoder, ModelConfig
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer
-from finetune_retrieval import Source
 from plan.check_tasks import check_task
 from plan.load import load_config
 from plan.recipes import resolve_recipe, trained_as
 from plan.runs import resolve_run
+from report.table_words import row_notes
 from report.tables import build
 from tasks.recipe import load_recipe
 from test_dag import copy_tree, snakemake
+from training.pairs import Source
 
 SETTING = "zero-shot-retrieval-centred"
 WORDS = [a + b for a in ("ka", "lo", "mi", "ru", "se", "to") for b in ("na", "pe", "vi", "zu")]
@@ -182,7 +183,7 @@ def test_a_table_says_which_layer_the_pairs_chose(repository, tmp_path, layers, 
     group = {"title": "", "setting": SETTING, "rows": [{"label": "XLM", "run": "xlm"}]}
     table = build({"paper": "parallax", "item": "x", "title": "T", "columns": [column], "groups": [group]}, context)
     told = f"tatoeba {SETTING}: {words}, chosen on pairs of training text."
-    assert make_table.row_notes(table.rows[0], table) == [told]
+    assert row_notes(table.rows[0], table) == [told]
     for form in ("latex", "markdown", "html"):
         assert told in make_table.RENDER[form](table)
 

@@ -13,6 +13,7 @@ import yaml
 
 import evaluate_claims
 import make_ledger
+import report.verdicts
 from common.errors import UserError
 from made_up import entry, write_score
 from plan import claims
@@ -30,8 +31,11 @@ from report.intervals import (
     quantile_of_t,
     trainings_to_decide,
 )
+from report.ledger import control_words, unseen_words
+from report.measured import MARKS, Evidence
 from report.scores import packed_items
 from report.tables import PUBLISHED_ERROR, XTREME, read_rows
+from report.verdicts import evaluate, link_words, measured_words, to_json
 
 # --- the interval -----------------------------------------------------------------------------------------------------
 
@@ -254,7 +258,7 @@ def judge(config, roots, **claim):
     links = 1 if kind == "cost" else len(claims.links_of(claim, config.tasks))
     claim.setdefault("published", {"difference": [None] * links})
     claims.check_claims([claim], config.runs, config.tasks, ["ernie-m"])
-    return evaluate_claims.evaluate(config, evaluate_claims.Evidence(config, *roots), claim)
+    return evaluate(config, Evidence(config, *roots), claim)
 
 
 def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0):
@@ -334,7 +338,7 @@ def test_a_small_part_of_the_published_effect_is_its_direction_alone(config, roo
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
     result = judge(config, roots, better=test, published={"difference": 40.0})
     assert (result.verdict, result.reason) == ("direction only", "10 % of the published difference")
-    assert evaluate_claims.measured_words(result.measured[0]).endswith(" of +40.0")
+    assert measured_words(result.measured[0]).endswith(" of +40.0")
     assert judge(config, roots, better=test, published={"difference": 8.0}).verdict == "reproduced"
     assert judge(config, roots, better=test, published={"difference": 8.1}).verdict == "direction only"
     assert judge(config, roots, better=test, published={"difference": None}).verdict == "reproduced"
@@ -371,7 +375,7 @@ def test_equality_by_two_one_sided_tests(config, roots, mean, of_seeds, within, 
     assert result.verdict == verdict
     tested = result.measured[0].p_value
     assert (min(tested) <= 0.05) == (verdict != "undecided") and (result.p_value <= 0.05) == (verdict != "undecided")
-    assert evaluate_claims.link_words(result.measured[0].link) == f"ernie-m-base = xlm-r within {within:g}"
+    assert link_words(result.measured[0].link) == f"ernie-m-base = xlm-r within {within:g}"
 
 
 def test_as_good_as_is_behind_by_less_than_the_margin(config, roots):
@@ -400,10 +404,9 @@ def test_a_control_has_a_verdict_of_its_own(config, roots):
     write_items(roots[0], RUNS["third"], mean=90)
     result = judge(config, roots, better=test, control={"run": RUNS["third"]}, published={"difference": 40})
     assert (result.verdict, result.control.verdict) == ("reproduced", "not reproduced")
-    found = evaluate_claims.to_json(result, {"ernie-m": "ERNIE-M"})
-    assert make_ledger.control_words(found) == (
-        f"Against infoxlm-base, which goes on: {evaluate_claims.measured_words(result.control.measured[0])}: "
-        "not reproduced."
+    found = to_json(result, {"ernie-m": "ERNIE-M"})
+    assert control_words(found) == (
+        f"Against infoxlm-base, which goes on: {measured_words(result.control.measured[0])}: not reproduced."
     )
     assert len(found["files"]) == 6 and len(found["control"]["files"]) == 6
 
@@ -800,13 +803,13 @@ def one_scale(path, scale, **verdicts):
         {
             **{"id": name, "paper": "veco", "paper_name": "VECO", "where": "table 1", "says": "It is 5 % better"},
             **{"note": None, "kind": "better", "runs": ["a", "b"], "published": [17.8], "published_words": ["+17.8"]},
-            **{"verdict": verdict, "mark": evaluate_claims.MARKS[verdict], "reason": "", "p_value": p, "files": []},
+            **{"verdict": verdict, "mark": MARKS[verdict], "reason": "", "p_value": p, "files": []},
             **{"links": [] if verdict == "no data" else [link], "control": None},
         }
         for name, (verdict, p) in verdicts.items()
     ]
     path.write_text(
-        json.dumps({"scale": scale, "words": f"Scale {scale}.", "claims": evaluate_claims.corrected(found)})
+        json.dumps({"scale": scale, "words": f"Scale {scale}.", "claims": report.verdicts.corrected(found)})
     )
     return path
 
@@ -854,13 +857,13 @@ def test_correction_leaves_what_would_be_decided_among_so_many():
     found[-1]["p_value"] = 0.03
     found += [{"id": "real", "verdict": "direction only", "p_value": 0.001}]
     found += [{"id": "count", "verdict": "reproduced", "p_value": None}]
-    after = {one["id"]: one["verdict_corrected"] for one in evaluate_claims.corrected(found)}
+    after = {one["id"]: one["verdict_corrected"] for one in report.verdicts.corrected(found)}
     decided = {name: verdict for name, verdict in after.items() if verdict != "undecided"}
     assert decided == {"real": "direction only", "count": "reproduced"}
 
 
 def test_what_few_trainings_cannot_see_is_said():
-    words = make_ledger.unseen_words([3, 6])
+    words = unseen_words([3, 6])
     assert "one training in 5 fails, none does in 51% of the times with n = 3, 26% of the times with n = 6" in words
 
 

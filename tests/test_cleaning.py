@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import zstandard
 
-from clean_mono import Duplicates
 from common.errors import UserError
 from corpus import textfilters as tf
+from corpus.cleaning import Duplicates
 from corpus.corpusio import (
     DecontaminationThresholds,
     DuplicateThresholds,
@@ -29,7 +29,7 @@ from corpus.corpusio import (
     read_lines,
     zst_writer,
 )
-from find_duplicates import (
+from corpus.duplicates import (
     DUPLICATE,
     EXACT,
     NEAR,
@@ -40,10 +40,11 @@ from find_duplicates import (
     scratch_folder,
     sketches,
 )
-from index_eval_sets import build_index, parse_tasks, read_units
+from corpus.eval_index import build_index, parse_tasks, read_units
+from corpus.pair_model import sample_pairs, train_pair_model
+from corpus.sides import choose_members
 from report_cleaning import find_leaks, plain, report
-from split_corpus import choose_members, pair_suffixes, split_bitext, split_mono
-from train_pair_model import sample_pairs, train_pair_model
+from split_corpus import pair_suffixes, split_bitext, split_mono
 
 LATIN = tf.CharacterClasses("Latn")
 
@@ -484,12 +485,12 @@ def test_any_memory_and_any_shards_find_what_the_definition_says(
 ) -> None:
     texts = dirty_documents(seed)
     expected = duplicates_by_hand(texts, THRESHOLDS)
-    monkeypatch.setattr("find_duplicates._PAIRS", 5)
-    monkeypatch.setattr("find_duplicates._DOCUMENTS", 7)
-    monkeypatch.setattr("find_duplicates._ROWS", 3)
+    monkeypatch.setattr("corpus.duplicates._PAIRS", 5)
+    monkeypatch.setattr("corpus.duplicates._DOCUMENTS", 7)
+    monkeypatch.setattr("corpus.duplicates._ROWS", 3)
     for shards, held, smallest_line in ((1, 1 << 27, 16), (3, 5000, 16), (4, 2000, 10**6), (2, 300, 10**6)):
         # few partitions and little memory: windows; many partitions: a bucket each
-        monkeypatch.setattr("find_duplicates._SMALLEST_LINE", smallest_line)
+        monkeypatch.setattr("corpus.duplicates._SMALLEST_LINE", smallest_line)
         folder = tmp_path / f"{shards}-{held}"
         raw = write_raw(folder / "x.txt.xz", texts)
         paths = [folder / f"{i}.raw.zst" for i in range(shards)]
@@ -573,7 +574,7 @@ def test_a_disk_that_takes_no_more_is_named_and_left_clean(tmp_path: Path, repos
 
 
 def test_duplicates_are_read_along_with_their_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clean_mono._DUPLICATES", 3)
+    monkeypatch.setattr("corpus.cleaning._DUPLICATES", 3)
     rng = random.Random(0)
     for length in (0, 1, 2, 50):
         listed = sorted(rng.sample(range(200), length))

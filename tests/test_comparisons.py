@@ -27,6 +27,8 @@ from plan.needs import canonical_run, comparison_digest
 from plan.recipes import recipe_of, resolve_recipe
 from plan.runs import resolve_run
 from report import comparisons
+from report.comparison_html import render_html
+from report.comparison_words import rows_of
 from report.comparisons import OURS, PRINTED, SCALE, is_printed, written
 from report.tables import Context, build, load_context, load_spec
 from test_cost import loaded, paper, seen_by, total  # noqa: F401  (fixtures)
@@ -111,7 +113,7 @@ def test_every_item_is_written_without_any_result(bare, scale):
         for render in make_comparison.RENDER.values():
             text = render(comparison)
             assert text == render(comparisons.build(spec, context)) and text.endswith("\n")
-        header, rows = make_comparison.rows_of(comparison)
+        header, rows = rows_of(comparison)
         assert {len(row) for row in rows} == {len(header)}
         tidy = list(csv.DictReader(io.StringIO(make_comparison.render_csv(comparison))))
         assert len(tidy) == sum(len(line.cells) for row in comparison.rows for line in row.lines)
@@ -244,7 +246,7 @@ def test_a_changed_number_of_a_run_is_a_difference(tree):
     assert cell(comparison, row, "Large", OURS).differs and not cell(comparison, row, "Small", OURS).differs
     assert rf"{make_comparison.UNLIKE_LATEX}\,9000" in make_comparison.render_latex(comparison)
     assert "≠ 9000" in make_comparison.render_markdown(comparison)
-    assert "≠ 9000" in make_comparison.render_html(comparison)
+    assert "≠ 9000" in render_html(comparison)
 
 
 def test_a_changed_number_of_a_recipe_is_a_difference_in_its_column(tree):

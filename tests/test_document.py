@@ -12,9 +12,10 @@ import pytest
 import compile_document
 import made_up
 import make_document
-import make_table
 import plot_figure
 from common.errors import UserError
+from report.figures import draw
+from report.table_latex import render_latex
 from report.tables import Context, build, column_setting, load_context, load_spec
 
 TABLES = ("parallax/summary", "ernie-m/table-01", "ernie-m/table-08", "ppa/table-02", "veco/table-10")
@@ -30,8 +31,8 @@ def make_all(repository: Path, root: Path, context) -> Path:
     for item, (_, table) in zip(specs, items.tables, strict=True):
         path = root / "tables" / f"{item}.tex"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(make_table.render_latex(table), encoding="utf-8")
-    figure = plot_figure.draw(figure_spec, context)
+        path.write_text(render_latex(table), encoding="utf-8")
+    figure = draw(figure_spec, context)
     plot_figure.save(figure, root / f"figures/{FIGURE}.pdf", "pdf")
     plt.close(figure)
     out, missing = root / "tables/all.tex", root / "tables/missing.tex"
@@ -159,7 +160,7 @@ def test_every_table_fits_its_page(repository, tmp_path):
         context = dataclasses.replace(write_wide(spec, scores), root=repository)
         tables.append(build(spec, context))
     lines = [make_document.PREAMBLE, r"\begin{document}"]
-    lines += [text for table in tables for text in (make_table.render_latex(table), r"\clearpage")]
+    lines += [text for table in tables for text in (render_latex(table), r"\clearpage")]
     tex = tmp_path / "tables.tex"
     tex.write_text("\n".join([*lines, r"\end{document}", ""]), encoding="utf-8")
     (tmp_path / "out").mkdir()

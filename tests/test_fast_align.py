@@ -16,6 +16,7 @@ from build_world import build_world
 from common.errors import UserError
 from common.identity import run_hash
 from corpus.corpusio import zst_writer
+from corpus.sides import open_sides
 from engine import ibm2
 from engine.alignments import diagonal, error_rate
 from plan.claimed import all_needs, all_score_paths
@@ -26,7 +27,7 @@ from plan.recipes import resolve_recipe, task_languages
 from plan.runs import resolve_run, with_ancestors
 from report.scores import read_score_file
 from report.tables import build, load_context
-from split_corpus import open_sides, pair_suffixes
+from split_corpus import pair_suffixes
 from tasks import word_alignment
 from test_dag import copy_tree, planned, snakemake
 

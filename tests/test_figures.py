@@ -20,8 +20,8 @@ from matplotlib.text import Text
 import draw_diagram
 import draw_effects
 import made_up
-import plot_figure
 import plot_training
+import report.figures
 from common.errors import UserError
 from plan import claims
 from plan.claimed import all_needs
@@ -29,6 +29,7 @@ from plan.load import load_config
 from plan.needs import diagram_digest, figure_trainings
 from plan.runs import resolve_run, trained_run
 from report import figure_curves, figure_masks, figure_simulation, figure_style, objective_trace, simulate_intervals
+from report.figures import missing_lines
 from report.tables import Context, load_spec
 
 
@@ -42,7 +43,7 @@ def drawn(repository, spec, tmp_path):
     """The figure with made-up scores of three-layer models, closed after the test."""
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     yield figure
     plt.close(figure)
 
@@ -70,7 +71,7 @@ def test_models_of_one_depth_share_an_axis_of_layers(repository, spec, tmp_path)
     context = made_up.make_context(repository, tmp_path)
     curves = figure_curves.read_curves(spec, context)
     assert curves.same_depth
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     assert figure.axes[0].get_xlabel() == "layer (0 = embeddings)"
     points = [line for line in all_lines(figure) if line.get_label() == "XLM-R base, published"]
     assert list(points[0].get_xdata()) == [7, 10]
@@ -91,7 +92,7 @@ def test_numbers_of_a_generated_world_have_axes_of_their_own(drawn, repository, 
     assert {line.get_label().endswith("published") for line in own.lines} == {False}
     made_up.write_all(tmp_path)
     real = dataclasses.replace(made_up.make_context(repository, tmp_path), world=False)
-    figure = plot_figure.draw(spec, real)
+    figure = report.figures.draw(spec, real)
     assert len(figure.axes) == 1 and len(figure.axes[0].lines) == 6
     plt.close(figure)
 
@@ -108,7 +109,7 @@ def test_a_figure_that_no_paper_prints_is_after_none(repository, tmp_path):
     spec = load_spec(repository / "config/figures/parallax/tatoeba-by-layer.yaml")
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     assert figure._suptitle.get_text() == spec["title"]
     assert_nothing_overlaps_or_leaves_the_page(figure)
     plt.close(figure)
@@ -137,7 +138,7 @@ def test_error_rates_by_layer_say_that_less_is_better(repository, tmp_path):
     lines = {line.label: line for line in curves.lines}
     assert lines["XLM-E base"].published == {9: 19.32} and curves.chance == 80.0
     assert {layer: one.mean for layer, one in lines["XLM-R base"].points.items()} == {0: 88, 1: 78, 2: 68, 3: 58}
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     assert figure.axes[0].get_ylabel() == "error rate, per cent (less is better)"
     words = " ".join(figure._supxlabel.get_text().split())
     assert "mean over 2 languages;" in words and "directions" not in words
@@ -205,7 +206,7 @@ def test_learning_curves_stand_at_their_epochs_each_run_in_its_setting(learning)
 
 def test_learning_curves_are_drawn_and_say_which_data_they_are_of(learning):
     spec, context = learning
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     papers, own = figure.axes
     assert [axes.get_xlabel() for axes in figure.axes] == ["epochs", "epochs"]
     assert all(axes.get_xlim()[0] <= 0 and axes.get_ylim()[0] <= 0 for axes in figure.axes)
@@ -228,7 +229,7 @@ def test_learning_curves_without_scores_show_the_published_point(learning):
     curves = figure_curves.read_curves(spec, context)
     assert [(line.label, line.published) for line in curves.lines] == [("VECO large", {10: 28.0})]
     assert [row for _, row, _ in curves.missing] == ["VECO large (veco-large)", "Transformer xBig (transformer-xbig)"]
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     assert len(figure.axes) == 1 and figure.axes[0].get_xlabel() == "epochs"
     plt.close(figure)
 
@@ -303,7 +304,7 @@ def test_the_same_scores_are_the_same_bytes(repository, spec, tmp_path):
     made_up.write_all(tmp_path / "scores")
     context = made_up.make_context(repository, tmp_path / "scores")
     for name in ("a", "b"):
-        figure = plot_figure.draw(spec, context)
+        figure = report.figures.draw(spec, context)
         figure_style.save(figure, tmp_path / f"{name}.pdf", "pdf")
         figure_style.save(figure, tmp_path / f"{name}.png", "png")
         plt.close(figure)
@@ -319,7 +320,7 @@ def test_no_scores_still_draws_the_published_points(repository, spec, tmp_path):
     curves = figure_curves.read_curves(spec, context)
     assert [line.label for line in curves.lines] == ["XLM-E base", "XLM-R base"]
     assert len(curves.missing) == 4
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     assert [line.get_label() for line in all_lines(figure)] == ["XLM-E base, published", "XLM-R base, published"]
     plt.close(figure)
 
@@ -375,7 +376,7 @@ def heights(axes: plt.Axes) -> dict[str, list[float]]:
 
 def test_bars_stand_by_the_size_of_the_corpora_with_the_numbers_of_the_table(bars, repository):
     spec, context = bars
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     papers, own = figure.axes
     with open(repository / "config/published/ernie-m/table-09.csv", encoding="utf-8", newline="") as file:
         size = {row["language"]: float(row["size_gb"]) for row in csv.DictReader(file)}
@@ -399,7 +400,7 @@ def test_bars_stand_by_the_size_of_the_corpora_with_the_numbers_of_the_table(bar
 
 def test_published_bars_are_hollow_and_rows_differ_by_hatching(bars):
     spec, context = bars
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     papers, own = figure.axes
     for axes, hollow in ((papers, True), (own, False)):
         rows = rows_of_bars(axes)
@@ -411,7 +412,7 @@ def test_published_bars_are_hollow_and_rows_differ_by_hatching(bars):
 
 def test_on_common_axes_published_numbers_are_hollow_markers_over_the_bars(bars):
     spec, context = bars
-    figure = plot_figure.draw(spec, dataclasses.replace(context, world=False))
+    figure = report.figures.draw(spec, dataclasses.replace(context, world=False))
     [axes] = figure.axes
     markers = [line for line in axes.lines if line.get_label().endswith("published")]
     assert len(markers) == 2 and {line.get_markerfacecolor() for line in markers} == {"white"}
@@ -422,14 +423,14 @@ def test_on_common_axes_published_numbers_are_hollow_markers_over_the_bars(bars)
 
 def test_bars_that_are_missing_are_listed(bars):
     spec, context = bars
-    found = plot_figure.missing_lines(spec, context)
+    found = missing_lines(spec, context)
     assert [(row, reason) for _, row, _, reason in found] == [
         (f"{label} (ernie-m-large)", "language not evaluated at scale mini")
         for label in ("ERNIE-M large, best XNLI model", "ERNIE-M large, fine-tuned for retrieval")
     ]
     assert "hi" not in found[0][2].split(", ") and "sw" in found[0][2].split(", ")
     nothing = dataclasses.replace(context, expected=lambda _: [], reference=True)
-    assert {(what, reason) for _, _, what, reason in plot_figure.missing_lines(spec, nothing)} == {
+    assert {(what, reason) for _, _, what, reason in missing_lines(spec, nothing)} == {
         ("all bars", "not among the reference scores")
     }
 
@@ -478,7 +479,7 @@ def btmlm(repository, tmp_path):
 
 def test_perplexity_is_the_exponential_of_the_loss_mean_over_seeds(btmlm):
     spec, context = btmlm
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     [axes] = figure.axes
     curves = {line.get_label(): line for line in axes.lines}
     assert list(curves) == ["5 % (3 seeds)", "10 % (3 seeds)", "15 % (2 seeds)", "first pseudo tokens"]
@@ -496,17 +497,17 @@ def test_perplexity_is_the_exponential_of_the_loss_mean_over_seeds(btmlm):
 def test_a_training_that_is_missing_is_listed_with_its_reason(btmlm):
     spec, context = btmlm
     line = ("Proportion of pseudo tokens", "20 % (ernie-m-base-rho-20)", "curve")
-    assert plot_figure.missing_lines(spec, context) == [(*line, "no summary of its training found")]
+    assert missing_lines(spec, context) == [(*line, "no summary of its training found")]
     reference = dataclasses.replace(context, reference=True)
-    assert plot_figure.missing_lines(spec, reference) == [(*line, "not among the reference trainings")]
+    assert missing_lines(spec, reference) == [(*line, "not among the reference trainings")]
     unselected = dataclasses.replace(context, unselected=frozenset({"ernie-m-base-rho-20"}))
-    [(*_, reason)] = plot_figure.missing_lines(spec, unselected)
+    [(*_, reason)] = missing_lines(spec, unselected)
     assert "--config runs=all" in reason
 
 
 def test_a_figure_without_any_number_keeps_its_place(btmlm):
     spec, context = btmlm
-    figure = plot_figure.draw(spec, dataclasses.replace(context, trainings=lambda run: {}))
+    figure = report.figures.draw(spec, dataclasses.replace(context, trainings=lambda run: {}))
     assert "at scale mini nothing behind it is computed" in figure.axes[0].texts[0].get_text()
     assert_nothing_overlaps_or_leaves_the_page(figure)
     plt.close(figure)
@@ -517,7 +518,7 @@ def test_a_signal_that_no_training_logs_is_named(btmlm):
     spec["training"]["signal"] = "btmlm/perplexity"
     words = r"training\.signal: run ernie-m-base-rho-05 logs no 'btmlm/perplexity'; it has btmlm/copied, btmlm/loss"
     with pytest.raises(UserError, match=words):
-        plot_figure.draw(spec, context)
+        report.figures.draw(spec, context)
 
 
 # --- quality against cost -------------------------------------------------------------------------------------------
@@ -564,7 +565,7 @@ def points(axes: plt.Axes) -> dict[str, list[tuple[float, float]]]:
 
 def test_points_of_quality_stand_at_the_cost_of_everything_they_start_from(costs):
     spec, context = costs
-    figure = plot_figure.draw(spec, context)
+    figure = report.figures.draw(spec, context)
     papers, own = figure.axes
     assert points(own) == {
         "XLM-E base": [(1e13, 47), (2e13, 52), (4e13, 62)],
@@ -589,7 +590,7 @@ def test_the_paper_s_counting_shares_the_published_axes_where_data_are_real(cost
     spec, context = costs
     spec["cost"]["counting"] = "papers"
     real = dataclasses.replace(context, world=False)
-    figure = plot_figure.draw(spec, real)
+    figure = report.figures.draw(spec, real)
     [axes] = figure.axes
     assert points(axes)["XLM-E base"][0] == (2e12, 47) and points(axes)["XLM-E base, published"] == [(9.5e19, 76.6)]
     plt.close(figure)
@@ -597,10 +598,10 @@ def test_the_paper_s_counting_shares_the_published_axes_where_data_are_real(cost
 
 def test_points_that_are_missing_are_listed(costs):
     spec, context = costs
-    rows = [row.split(" (")[1][:-1] for _, row, _, _ in plot_figure.missing_lines(spec, context)]
+    rows = [row.split(" (")[1][:-1] for _, row, _, _ in missing_lines(spec, context)]
     assert rows == ["xlm-e-base-steps-75", "xlm-steps-25", "xlm-steps-50", "xlm-steps-75", "xlm-align-base"]
     without = dataclasses.replace(context, trainings=lambda run: {})
-    reasons = {row: reason for _, row, _, reason in plot_figure.missing_lines(spec, without)}
+    reasons = {row: reason for _, row, _, reason in missing_lines(spec, without)}
     assert reasons["all steps (xlm)"] == "no summary of its training found"
 
 
@@ -611,7 +612,7 @@ def test_points_that_are_missing_are_listed(costs):
 def test_every_kind_of_figure_is_the_same_bytes_twice(item, request, tmp_path):
     spec, context = request.getfixturevalue(item)
     for name in ("a", "b"):
-        figure = plot_figure.draw(spec, context)
+        figure = report.figures.draw(spec, context)
         for kind in ("pdf", "png"):
             figure_style.save(figure, tmp_path / f"{name}.{kind}", kind)
         plt.close(figure)
@@ -624,7 +625,7 @@ def test_a_spec_may_choose_the_colour_of_a_line(drawn, repository, spec, tmp_pat
     made_up.write_all(tmp_path)
     before = {line.get_label(): line.get_color() for line in all_lines(drawn)}
     spec["colours"] = {"XLM-R base": "#123456"}
-    figure = plot_figure.draw(spec, made_up.make_context(repository, tmp_path))
+    figure = report.figures.draw(spec, made_up.make_context(repository, tmp_path))
     after = {line.get_label(): line.get_color() for line in all_lines(figure)}
     changed = {label for label in before if before[label] != after[label]}
     assert changed == {"XLM-R base (3 seeds)", "XLM-R base, published"} and after[min(changed)] == "#123456"
@@ -763,7 +764,7 @@ def test_a_picture_of_masks_has_a_cell_for_each_that_is_seen(repository, item, t
     spec = load_spec(repository / f"config/figures/{item}.yaml")
     context = made_up.make_context(repository, tmp_path)
     for name in ("a", "b"):
-        figure = plot_figure.draw(spec, context)
+        figure = report.figures.draw(spec, context)
         for axes, panel in zip(figure.axes, panels(repository, item), strict=True):
             cells = {(int(cell.get_y()), int(cell.get_x())): cell for cell in axes.patches}
             assert cells.keys() == set(zip(*(indices.tolist() for indices in panel.seen.nonzero()), strict=True))
@@ -800,7 +801,7 @@ def test_the_simulation_draws_what_it_counts(repository, tmp_path):
     spec = load_spec(repository / "config/figures/parallax/intervals.yaml")
     spec["simulation"] |= {"trials": 400}
     spec["simulation"]["panels"] = spec["simulation"]["panels"][2:6]
-    figure = plot_figure.draw(spec, made_up.make_context(repository, tmp_path))
+    figure = report.figures.draw(spec, made_up.make_context(repository, tmp_path))
     panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
     assert list(panels) == [panel["title"] for panel in spec["simulation"]["panels"]]
     for panel in spec["simulation"]["panels"]:

@@ -29,6 +29,17 @@ from engine.tokenizer import UNK, Tokenizer
 from resolved import files_of
 from tasks import ud_pos, xnli
 from tasks.recipe import Hyperparameters, load_recipe
+from training.finetuning import (
+    Bookmark,
+    DevSet,
+    TrainingRows,
+    check_vocabulary,
+    endless_batches,
+    layer_factor,
+    linear,
+    make_optimizer,
+    question_windows,
+)
 
 SYLLABLES = ["ka", "lo", "mi", "ru", "te", "sa", "no", "vi"]
 XNLI_10 = "dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
@@ -244,8 +255,8 @@ def test_a_classifier_starts_from_the_pooler_where_its_authors_have_it_so(tiny, 
 def test_training_leaves_the_global_generator_as_it_was(tiny):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     encoder, _ = finetune.load_encoder(tiny["model"])
-    train = finetune.TrainingRows([[0, 5, 2], [0, 6, 2]] * 20, [[0], [1]] * 20, ["en"] * 40)
-    dev = {"en": finetune.DevSet([[0, 5, 2], [0, 6, 2]], [0, 1])}
+    train = TrainingRows([[0, 5, 2], [0, 6, 2]] * 20, [[0], [1]] * 20, ["en"] * 40)
+    dev = {"en": DevSet([[0, 5, 2], [0, 6, 2]], [0, 1])}
     before = torch.get_rng_state()
     finetune.search(encoder, train, dev, recipe, 1, "cpu")
     assert torch.equal(torch.get_rng_state(), before)
@@ -327,7 +338,7 @@ def test_code_switching_never_gives_two_english_sides_and_parts_no_two_pairs(tin
             f"hypothesis de {i}",
         )
     assert train.labels[::2] == train.labels[1::2]
-    batches = finetune.endless_batches(train, 4, torch.Generator().manual_seed(1))
+    batches = endless_batches(train, 4, torch.Generator().manual_seed(1))
     epoch = [next(batches) for _ in range(6)]
     assert sorted(row for batch in epoch for row in batch) == list(range(22))
     for batch in epoch:
@@ -348,12 +359,12 @@ def test_no_batch_parts_the_windows_of_two_code_switched_questions(tiny, tmp_pat
     train = finetune.read_training_rows(recipe, {}, tokenizer, 48, False)
     both = [group for group in train.groups if len(group) == 2]
     alone = [group for group in train.groups if len(group) == 1]
-    assert len(both) == len(finetune.question_windows(tokenizer, read["en"], recipe.recipe, 48)) > 7
+    assert len(both) == len(question_windows(tokenizer, read["en"], recipe.recipe, 48)) > 7
     assert alone and len(train.rows) == 2 * len(both) + len(alone)
     for first, second in both:  # the same question in German and in English
         assert [train.rows[row][1:2] for row in (first, second)] == [row[:1] for row in tokenizer.encode(["ru", "te"])]
 
-    batches = finetune.endless_batches(train, 4, torch.Generator().manual_seed(1))
+    batches = endless_batches(train, 4, torch.Generator().manual_seed(1))
     epoch = [next(batches) for _ in range(finetune.batches_of_epoch(train, 4))]
     assert sorted(row for batch in epoch for row in batch) == list(range(len(train.rows)))
     assert max(map(len, epoch)) == 4
@@ -441,15 +452,15 @@ class Killed(Exception):
 
 def killed_after(states: int, monkeypatch) -> None:
     """The next fine-tuning keeps its state at every evaluation, and ends after so many of them."""
-    keep = finetune.Bookmark.write
+    keep = Bookmark.write
 
-    def write(bookmark: finetune.Bookmark, content: dict) -> None:
+    def write(bookmark: Bookmark, content: dict) -> None:
         bookmark.seconds = 0
         keep(bookmark, content)
         if bookmark.number == states:
             raise Killed
 
-    monkeypatch.setattr(finetune.Bookmark, "write", write)
+    monkeypatch.setattr(Bookmark, "write", write)
 
 
 def test_a_killed_search_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
@@ -499,7 +510,7 @@ def test_wrong_inputs_are_refused(tiny, tuned, tmp_path):
     other = tmp_path / "other.model"
     other.write_bytes(tiny["spm"].read_bytes() + b"\n")
     with pytest.raises(UserError, match=r"not the vocabulary that .* was trained with"):
-        finetune.check_vocabulary(load_weights(tiny["model"])[1], str(tiny["model"]), str(other))
+        check_vocabulary(load_weights(tiny["model"])[1], str(tiny["model"]), str(other))
     with pytest.raises(UserError, match="retrieval has nothing to fine-tune"):
         run_finetune(tiny, tmp_path / "m", ("tatoeba", "zero-shot-retrieval"))
     with pytest.raises(UserError, match="fine-tuned on xnli"):
@@ -573,15 +584,15 @@ def test_layer_factors_of_ernie_m():
         "head.dense.weight": 1,
         "head.output.bias": 1,
     }
-    assert {name: finetune.layer_factor(name, 12, 0.8) for name in factors} == pytest.approx(factors)
-    assert {finetune.layer_factor(name, 12, None) for name in factors} == {1.0}
+    assert {name: layer_factor(name, 12, 0.8) for name in factors} == pytest.approx(factors)
+    assert {layer_factor(name, 12, None) for name in factors} == {1.0}
 
 
 def test_weight_decay_is_neither_on_norms_nor_scaled_by_the_layer():
     config = ModelConfig(layers=2, width=8, heads=2, ffn=16, positions=10, vocabulary=12)
     model = nn.ModuleDict({"encoder": Encoder(config), "head": ClassificationHead(8, 3, 0.0)})
     hyper = Hyperparameters(name="x", max_length=8, peak_lr=1e-2, weight_decay=0.1, layer_decay=0.5, batch=1, epochs=1)
-    optimizer = finetune.make_optimizer(model, hyper)
+    optimizer = make_optimizer(model, hyper)
     before = {name: value.clone() for name, value in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # no Adam update: what is left is decay
@@ -593,7 +604,7 @@ def test_weight_decay_is_neither_on_norms_nor_scaled_by_the_layer():
 
 
 def test_learning_rate_rises_to_the_peak_and_falls_to_nothing():
-    factors = [finetune.linear(step, 4, 20) for step in range(21)]
+    factors = [linear(step, 4, 20) for step in range(21)]
     assert factors[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert factors[20] == 0
     assert factors[12] == 0.5
@@ -611,14 +622,14 @@ def test_a_batch_in_pieces_is_one_batch(kind):
         labels = [[rng.randint(0, 2)] for _ in rows]
     else:
         labels = [[-100, *(rng.choice([-100, 0, 1, 2]) for _ in row[2:]), -100] for row in rows]
-    train = finetune.TrainingRows(rows, labels, ["en"] * len(rows))
+    train = TrainingRows(rows, labels, ["en"] * len(rows))
     results = []
     for pieces in (None, 3):
         torch.manual_seed(0)
         head = (ClassificationHead if kind == "classification" else TaggingHead)(8, 3, 0.0)
         model = nn.ModuleDict({"encoder": Encoder(config), "head": head})
         hyper = Hyperparameters(name="x", max_length=20, peak_lr=1e-2, batch=7, epochs=1, device_rows=pieces)
-        loss = finetune.train_step(model, finetune.make_optimizer(model, hyper), train, list(range(7)), hyper, "cpu")
+        loss = finetune.train_step(model, make_optimizer(model, hyper), train, list(range(7)), hyper, "cpu")
         results.append((loss, {name: value.clone() for name, value in model.named_parameters()}))
     assert results[0][0] == pytest.approx(results[1][0])
     # Adam turns a gradient that is noise around zero into a whole step, so compare where the gradient is not.

@@ -22,9 +22,10 @@ from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.model import Encoder, ModelConfig
 from engine.tokenizer import Tokenizer
-from finetune import make_optimizer
 from tasks.recipe import load_recipe
 from test_finetune import Killed, killed_after
+from training.finetuning import make_optimizer
+from training.pairs import PairRows, Sentences, find_sources, held_out_rows, read_pairs, read_sources
 
 # Two ciphers of English: de shifts each vowel, hi each consonant.
 SHIFTS = {"de": str.maketrans("aeiou", "eioua"), "hi": str.maketrans("klmnrst", "lmnrstk")}
@@ -169,7 +170,7 @@ def test_an_update_changes_the_encoder_up_to_the_layer_and_nothing_above(tiny):
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     model = nn.ModuleDict({"encoder": encoder})
     hyper = the_recipe(tiny).recipe
-    pairs = retrieval.PairRows([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])
+    pairs = PairRows([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])
     loss = retrieval.train_step(model, make_optimizer(model, hyper), pairs, "de", 1, hyper, "cpu")
     assert math.isfinite(loss)
     changed = {name for name, value in encoder.state_dict().items() if not torch.equal(value, before[name])}
@@ -185,9 +186,9 @@ def test_a_language_is_learned_and_the_best_weights_are_kept(tiny, tuned):
     report = json.loads(tuned.with_suffix(".json").read_text())
     encoder, metadata = load_encoder(tuned)
     recipe, tokenizer = the_recipe(tiny), Tokenizer(tiny.spm)
-    sources = retrieval.find_sources(tiny.bitext, recipe)
-    _, dev = retrieval.read_sources(sources, ["de", "hi"], recipe, 99)  # another seed holds out the same pairs
-    rows = {language: retrieval.held_out_rows(one, tokenizer, 16) for language, one in dev.items()}
+    sources = find_sources(tiny.bitext, recipe)
+    _, dev = read_sources(sources, ["de", "hi"], recipe, 99)  # another seed holds out the same pairs
+    rows = {language: held_out_rows(one, tokenizer, 16) for language, one in dev.items()}
     assert {language: len(one.english) for language, one in rows.items()} == {"de": 12, "hi": 12} == report["dev_rows"]
     start, _ = load_encoder(tiny.encoder)
     before = retrieval.dev_scores(start, rows, 1, "cpu")
@@ -228,9 +229,9 @@ def test_a_killed_one_goes_on_to_the_same_weights(tiny, tuned, tmp_path, monkeyp
 @pytest.mark.parametrize("steps", [3, 40, 400])
 def test_pairs_are_drawn_evenly_and_the_held_out_ones_never(tiny, steps):
     recipe = the_recipe(tiny, steps=steps)
-    sources = retrieval.find_sources(tiny.bitext, recipe)
+    sources = find_sources(tiny.bitext, recipe)
     languages = retrieval.languages_of_batches(sources, recipe, 7)
-    train, dev = retrieval.read_sources(sources, languages, recipe, 7)
+    train, dev = read_sources(sources, languages, recipe, 7)
     seen = {"de": Counter(), "hi": Counter()}
     drawn = list(retrieval.batches_of(train, languages, 16))
     assert [language for language, _ in drawn] == languages and len(drawn) == steps
@@ -252,22 +253,22 @@ def test_pairs_are_drawn_evenly_and_the_held_out_ones_never(tiny, steps):
 
 def test_languages_have_their_share_of_the_batches(tiny):
     recipe = the_recipe(tiny, steps=20000)
-    sources = retrieval.find_sources(tiny.bitext, recipe)
+    sources = find_sources(tiny.bitext, recipe)
     share = retrieval.languages_of_batches(sources, recipe, 1).count("de") / 20000
     assert share == pytest.approx(400**0.7 / (400**0.7 + 300**0.7), abs=0.02)  # 5 standard deviations
 
 
 def test_any_lines_are_read_across_shards(tiny):
-    (source, _) = retrieval.find_sources(tiny.bitext, the_recipe(tiny))
+    (source, _) = find_sources(tiny.bitext, the_recipe(tiny))
     lines = [f"{a}\t{b}".encode() for (pair, _), own in tiny.pairs.items() if pair == "de-en" for a, b in own]
     assert (source.pair, source.language, source.size) == ("de-en", "de", 400)
     for numbers in ([], [0], [399], list(range(400)), sorted(random.Random(1).sample(range(400), 50))):
-        assert retrieval.read_pairs(source, numbers) == {i: lines[i] for i in numbers}
+        assert read_pairs(source, numbers) == {i: lines[i] for i in numbers}
 
 
 def test_of_held_out_pairs_with_an_equal_side_the_first_stays(tiny):
     lines = [b"ka lo\tka", b"mi\tlo", b"ka lo\tmi", b"ru\tlo", b"ru\tru"]
-    rows = retrieval.held_out_rows(retrieval.Sentences(lines, torch.arange(5), False), Tokenizer(tiny.spm), 16)
+    rows = held_out_rows(Sentences(lines, torch.arange(5), False), Tokenizer(tiny.spm), 16)
     kept = (["ka lo", "mi", "ru"], ["ka", "lo", "ru"])
     sides = [retrieval.sentence_rows(Tokenizer(tiny.spm), texts, 16) for texts in kept]
     assert [rows.foreign, rows.english] == sides
@@ -280,28 +281,28 @@ def test_of_held_out_pairs_with_an_equal_side_the_first_stays(tiny):
 def test_wrong_files_are_refused(tiny, tmp_path):
     recipe = the_recipe(tiny)
     with pytest.raises(UserError, match=r"--bitext: no shard of IITB en-hi"):
-        retrieval.find_sources(tiny.bitext[:4], recipe)
+        find_sources(tiny.bitext[:4], recipe)
     with pytest.raises(UserError, match=r"0\.clean\.json: not a shard <corpus>/<pair>/<shard>\.clean\.tsv\.zst"):
-        retrieval.find_sources([tiny.folder / "IITB/en-hi/0.clean.json"], recipe)
+        find_sources([tiny.folder / "IITB/en-hi/0.clean.json"], recipe)
     path = tmp_path / "IITB/en-hi/0.clean.tsv.zst"
     other = replace(recipe, bitext={"run": "x", "alpha": 1, "corpora": {"en-hi": ["IITB"]}})
     write_shard(path, [("a", "b")] * 19)
     with pytest.raises(UserError, match="19 clean pairs, of which none can be held out; at least 20"):
-        retrieval.find_sources([path], other)
+        find_sources([path], other)
     write_shard(path, [("a", "b")] * 29 + [("c", "d\te")])
-    (source,) = retrieval.find_sources([path], other)
-    assert len(retrieval.read_pairs(source, [0, 28])) == 2
+    (source,) = find_sources([path], other)
+    assert len(read_pairs(source, [0, 28])) == 2
     with pytest.raises(UserError, match=r"0\.clean\.tsv\.zst, line 30: not two sentences with a tab"):
-        retrieval.read_pairs(source, [29])
+        read_pairs(source, [29])
     with pytest.raises(UserError, match="30 pairs, but its counts say 31"):
-        retrieval.read_pairs(replace(source, sizes=[31]), [0])
+        read_pairs(replace(source, sizes=[31]), [0])
     counts = path.with_name("0.clean.json")
     counts.write_text("{}")
     with pytest.raises(UserError, match=r"0\.clean\.json: not the counts of clean_bitext\.py"):
-        retrieval.find_sources([path], other)
+        find_sources([path], other)
     counts.unlink()
     with pytest.raises(UserError, match=r"0\.clean\.json: no such file"):
-        retrieval.find_sources([path], other)
+        find_sources([path], other)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import keep_reference
-import make_table
 import resolve_recipe
 from common.errors import UserError
 from common.identity import run_hash
@@ -21,6 +20,7 @@ from plan.load import load_config
 from plan.recipes import recipe_of
 from plan.runs import resolve_run
 from report.scores import group_paths, read_content, scores_of
+from report.table_text import render_markdown
 from report.tables import build, load_context
 from report.trainings import read_training
 from test_dag import copy_tree, edit, planned, snakemake
@@ -188,6 +188,6 @@ def test_the_readme_shows_what_the_reference_scores_make(repository):
     context, specs, _ = load_context(
         repository / "config/config.yaml", "mini", repository / "reference/scores/mini", ["scores_from=reference"]
     )
-    rendered = make_table.render_markdown(build(specs["parallax/methods"], context))
+    rendered = render_markdown(build(specs["parallax/methods"], context))
     rows = [line for line in rendered.splitlines() if line.startswith("|")]
     assert len(rows) > 10 and "\n".join(rows) in (repository / "README.md").read_text(encoding="utf-8")

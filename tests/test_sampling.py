@@ -8,9 +8,9 @@ import pytest
 
 import training.assembly
 from common.errors import UserError
+from corpus.sampling import Source, plan, read_plan, sources_of_counts, sources_of_run, write_plan
 from engine.data import FORMS, ItemOptions, Stream
 from engine.shards import write_shard
-from plan_sampling import Source, plan, read_plan, sources_of_counts, sources_of_run, write_plan
 from train_vocabulary import draws, quotas
 
 

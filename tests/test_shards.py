@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import encode_corpus
+import corpus.lines
 from common.errors import UserError
 from corpus.corpusio import read_lines, zst_writer
+from corpus.lines import read_utf8_lines
 from corpus.textfilters import normalise
-from encode_corpus import encode, encoded_batches, read_mono, read_utf8_lines
+from encode_corpus import encode, encoded_batches, read_mono
 from engine.shards import ARRAYS, array_path, open_shard, open_shards, sha256_of, token_dtype, write_shard
 from engine.tokenizer import PAD, UNK, Tokenizer
 from train_vocabulary import train
@@ -136,7 +137,7 @@ def test_lines_in_utf8_are_those_of_read_lines(tmp_path: Path, monkeypatch: pyte
     ]
     path = tmp_path / "0.txt"
     path.write_bytes(b"".join(rng.choices(parts, k=rng.randint(0, 300))))
-    monkeypatch.setattr(encode_corpus, "_BLOCK", rng.randint(1, 40))
+    monkeypatch.setattr(corpus.lines, "_BLOCK", rng.randint(1, 40))
     assert [line.decode() for line in read_utf8_lines(path)] == list(read_lines(path))
 
 

@@ -20,6 +20,9 @@ from plan.load import load_config
 from plan.needs import canonical_run, needs
 from report.latex import escape
 from report.scores import Summary
+from report.table_latex import OURS_ONLY, panels_of, render_latex
+from report.table_text import plain, render_csv, render_markdown, tidy_rows
+from report.table_words import DIRECTION_WORDS, language_notes, published_cell, reproduced_cell, row_notes, spans_of
 from report.tables import (
     AVERAGE,
     GAP,
@@ -311,7 +314,7 @@ def test_fractions_are_shown_in_per_cent(repository, scores):
     table = build(spec_of(repository, "ernie-m-blog/table-01"), made_up.make_context(repository, scores))
     assert [cell.published for cell in table.rows[0].cells][-2:] == ["74.87", "77.98"]
     assert [cell.published for cell in table.rows[1].cells][4:6] == ["88.18", "85.47"]
-    assert "ERNIE-M base & 77.64 & 81.22 &" in make_table.render_latex(table)
+    assert "ERNIE-M base & 77.64 & 81.22 &" in render_latex(table)
 
 
 # --- cells ----------------------------------------------------------------------------------------------------------
@@ -321,31 +324,27 @@ def test_the_exact_cells(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0), 3: (64.0, 54.0)})
     table = build(small_spec(), made_up.make_context(repository, scores))
     row = table.rows[0]
-    assert make_table.reproduced_cell(row.cells[0], with_n=True) == r"$62.0 \pm 2.0$ (3)"
-    assert make_table.reproduced_cell(row.cells[0], with_n=False) == r"$62.0_{\pm2.0}$"
-    assert make_table.published_cell(row.cells[0]) == "85.8"
+    assert reproduced_cell(row.cells[0], with_n=True) == r"$62.0 \pm 2.0$ (3)"
+    assert reproduced_cell(row.cells[0], with_n=False) == r"$62.0_{\pm2.0}$"
+    assert published_cell(row.cells[0]) == "85.8"
     assert [cell.published for cell in row.cells] == ["85.8", "78.7", "76.2"]
     assert (row.cells[2].summary.mean, row.cells[2].summary.n) == (57.0, 3)
     pairs = [r"85.8 & $62.0 \pm 2.0$ (3)", r"78.7 & $52.0 \pm 2.0$ (3)", r"76.2 & $57.0 \pm 2.0$ (3)"]
     line = " & ".join(["XLM-R", r"\texttt{xlm-r}", *pairs]) + r" \\"
-    assert line in make_table.render_latex(table).splitlines()
+    assert line in render_latex(table).splitlines()
 
 
 def test_a_single_seed_has_no_deviation_and_a_small_value_is_padded():
-    assert make_table.reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=True) == "$61.3$ (1)"
-    assert make_table.reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=False) == "$61.3$"
-    assert make_table.reproduced_cell(Cell(summary=Summary(9.94, 0.06, 3)), with_n=False) == (
-        r"$\phantom{0}9.9_{\pm0.1}$"
-    )
-    assert make_table.reproduced_cell(Cell(summary=Summary(9.96, 0.0, 3)), with_n=False) == r"$10.0_{\pm0.0}$"
+    assert reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=True) == "$61.3$ (1)"
+    assert reproduced_cell(Cell(summary=Summary(61.26, None, 1)), with_n=False) == "$61.3$"
+    assert reproduced_cell(Cell(summary=Summary(9.94, 0.06, 3)), with_n=False) == (r"$\phantom{0}9.9_{\pm0.1}$")
+    assert reproduced_cell(Cell(summary=Summary(9.96, 0.0, 3)), with_n=False) == r"$10.0_{\pm0.0}$"
 
 
 def test_a_gap_may_be_negative_and_a_zero_has_no_sign():
-    shown = [
-        make_table.reproduced_cell(Cell(summary=Summary(value, None, 1)), with_n=False) for value in (-3.04, -0.04)
-    ]
+    shown = [reproduced_cell(Cell(summary=Summary(value, None, 1)), with_n=False) for value in (-3.04, -0.04)]
     assert shown == ["${-}3.0$", r"$\phantom{0}0.0$"]
-    assert make_table.plain(Summary(-0.04, None, 1)) == "0.0 (1)"
+    assert plain(Summary(-0.04, None, 1)) == "0.0 (1)"
 
 
 def test_missing_cells_are_dashes_with_a_reason_and_never_zero(repository, scores):
@@ -357,10 +356,10 @@ def test_missing_cells_are_dashes_with_a_reason_and_never_zero(repository, score
         "run ernie-m-base has no file in config/runs yet",
         "no score file found; its jobs have not run",
     ]
-    assert {make_table.reproduced_cell(cell, with_n=True) for row in table.rows for cell in row.cells} == {"--"}
+    assert {reproduced_cell(cell, with_n=True) for row in table.rows for cell in row.cells} == {"--"}
     for form in make_table.RENDER.values():
         assert not re.search(r"(?<![\d.])0\.0(?!\d)", form(table))
-    assert "No run of this item has scores" in make_table.render_latex(table)
+    assert "No run of this item has scores" in render_latex(table)
 
 
 def test_tasks_settings_and_languages_that_are_not_evaluated_say_so(repository, scores):
@@ -385,13 +384,13 @@ def test_tasks_settings_and_languages_that_are_not_evaluated_say_so(repository, 
 def test_average_over_all_languages_is_plain_and_over_fewer_is_starred(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0)})
     spec = small_spec()
-    text = make_table.render_latex(build(spec, made_up.make_context(repository, scores)))
+    text = render_latex(build(spec, made_up.make_context(repository, scores)))
     assert "57" not in text and r"$56.0 \pm 1.4$ (2)" in text and r"\ast" not in text
     spec["columns"][0]["languages"] = ["en", "de", "sw"]
     table = build(spec, made_up.make_context(repository, scores))
     cell = table.rows[0].cells[-1]
     assert cell.partial == ("en", "de") and cell.summary.mean == 56.0
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     assert r"$56.0^{\ast}_{\pm1.4}$" in text
     assert "Mean over the 2 languages of this scale (en, de), not over those of the published average." in text
 
@@ -458,7 +457,7 @@ def test_two_rows_of_one_run_do_not_compete():
 def test_a_row_that_shares_another_runs_scores_has_a_footnote(repository, scores):
     made_up.write_all(scores)
     table = build(spec_of(repository, "ernie-m/table-08"), made_up.make_context(repository, scores))
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     assert r"\texttt{xlm-r-small}\textsuperscript{a}" in text
     assert r"\textsuperscript{a} At this scale xlm-r-small is xlm-r:" in text
     assert r"\texttt{xlm-small}\textsuperscript{b}" in text
@@ -466,7 +465,7 @@ def test_a_row_that_shares_another_runs_scores_has_a_footnote(repository, scores
 
 def test_fewer_seeds_than_expected_are_told(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0), 3: (62.0, 52.0)})
-    text = make_table.render_latex(build(small_spec(), made_up.make_context(repository, scores)))
+    text = render_latex(build(small_spec(), made_up.make_context(repository, scores)))
     words = "2 of 3 seeds have a score; seed 2: not run, or training diverged."
     assert r"\texttt{xlm-r}\textsuperscript{a}" in text and rf"\textsuperscript{{a}} {words}" in text
     assert "over 2 seeds" in text
@@ -485,7 +484,7 @@ def test_seeds_without_a_score_are_told_by_task_in_every_format(repository, scor
     [row] = [row for row in table.rows if row.run == "xlm-r"]
     assert row.lacking == {("mlqa", "cross-lingual-transfer"): (1, 3)} and row.expected_seeds == 3
     words = "mlqa: 1 of 3 seeds have a score; seeds 1, 3: not run, or training diverged."
-    assert make_table.row_notes(row, table) == [words]
+    assert row_notes(row, table) == [words]
     for form in ("latex", "markdown", "html"):
         assert words in make_table.RENDER[form](table)
     complete = build(small_spec(columns=columns[:1]), context)
@@ -499,7 +498,7 @@ def test_a_seed_that_an_average_over_tasks_lacks_is_told(repository, scores):
     paths = [scores / f"xlm-r/{task}/cross-lingual-transfer/seed-{n}.json" for task in ("xnli", "mlqa") for n in (1, 2)]
     context = dataclasses.replace(every_task(repository, scores), expected=lambda _: paths)
     table = build(xtreme_spec(("xnli", "mlqa"), languages[:1]), context)
-    assert make_table.row_notes(table.rows[0], table) == [
+    assert row_notes(table.rows[0], table) == [
         "mlqa: 1 of 2 seeds have a score; seed 2: not run, or training diverged."
     ]
     assert table.rows[0].cells[0].files == (paths[0], paths[2])
@@ -517,14 +516,14 @@ def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
         "xnli cross-lingual-transfer: seeds 2, 3 no better than chance after fine-tuning (diverged, or nothing "
         "learnt), and counted."
     )
-    assert make_table.row_notes(row, table) == [words] and row.cells[0].summary.n == 3
+    assert row_notes(row, table) == [words] and row.cells[0].summary.n == 3
     for form in ("latex", "markdown", "html"):
         assert words in make_table.RENDER[form](table)
     # at chance in German alone: a result, not a divergence
     table, row = row_of({1: (90.0, 20.0), 2: (34.5, 33.0), 3: (80.0, 60.0)}, "en_dev")
-    assert not make_table.row_notes(row, table)
+    assert not row_notes(row, table)
     table, row = row_of(at_chance, None)  # nothing was fine-tuned, so nothing diverged
-    assert not make_table.row_notes(row, table)
+    assert not row_notes(row, table)
 
 
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
@@ -545,7 +544,7 @@ def test_a_row_copied_in_the_wrong_order_is_shown_as_printed_and_marked(reposito
         table = build(spec_of(repository, item), made_up.make_context(repository, scores))
         marked = [row for row in table.rows if row.errata]
         assert {row.model for row in marked} == {model}
-        text = make_table.render_latex(table)
+        text = render_latex(table)
         assert "Shown as printed; error of the publication: the row" in text
     # as printed, in VECO's column order, under ERNIE-M's heads
     table = build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores))
@@ -555,10 +554,8 @@ def test_a_row_copied_in_the_wrong_order_is_shown_as_printed_and_marked(reposito
 
 def test_rows_that_only_we_have_stand_apart(repository, scores):
     made_up.write_all(scores)
-    text = make_table.render_latex(
-        build(spec_of(repository, "veco/table-10"), made_up.make_context(repository, scores))
-    )
-    head, tail = text.split(make_table.OURS_ONLY)[:2]
+    text = render_latex(build(spec_of(repository, "veco/table-10"), made_up.make_context(repository, scores)))
+    head, tail = text.split(OURS_ONLY)[:2]
     assert "VECO large & 88.2" in head and r"(\texttt{random-init}, $n=3$)" in tail
 
 
@@ -572,7 +569,7 @@ def test_rows_that_only_we_have_stand_apart(repository, scores):
 )
 def test_the_caption_names_scale_and_world(repository, scores, scale, world, words):
     made_up.write_all(scores, scale)
-    text = make_table.render_latex(
+    text = render_latex(
         build(spec_of(repository, "ernie-m/table-01"), made_up.make_context(repository, scores, scale, world))
     )
     caption = next(line for line in text.splitlines() if line.startswith(r"\caption"))
@@ -592,7 +589,7 @@ def test_failures_of_fine_tuning_are_shown_by_method(repository, scores):
     rows = {row.run: row for group in table.groups for row in group.rows}
     assert rows["xlm-r"].cells[0].values == {1: 50.0, 2: 0.0, 3: 0.0}
     assert rows["xlm"].cells[0].reason == "its recipe has no rule of restarts" and not rows["xlm"].cells[0].values
-    assert "16.7" in make_table.render_latex(table) and table.columns[0].less_is_better
+    assert "16.7" in render_latex(table) and table.columns[0].less_is_better
 
 
 def test_summary_takes_its_languages_from_the_scores(repository, scores):
@@ -608,11 +605,11 @@ def test_summary_takes_its_languages_from_the_scores(repository, scores):
     assert table.columns[1].languages == made_up.LANGUAGES
     assert table.columns[4].languages == tuple(code for code in made_up.LANGUAGES if code != "en")
     assert all(cell.summary and not cell.partial for row in table.rows for cell in row.cells)
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     assert "published" not in text.split(r"\midrule")[0].split(r"\toprule")[1]
     assert "Avg of XNLI, UD-POS: over ar, de, en, es, fr, hi, ru, zh." in text
     tagging = build(spec_of(repository, "parallax/tasks-tagging"), made_up.make_context(repository, scores))
-    averages = [line for line in make_table.render_latex(tagging).splitlines() if line.startswith("Avg of ")]
+    averages = [line for line in render_latex(tagging).splitlines() if line.startswith("Avg of ")]
     assert averages == [r"Avg of UD-POS, UD-POS accuracy: over ar, de, en, es, fr, hi, ru, zh.\par"]  # no score of NER
 
 
@@ -632,11 +629,11 @@ def test_a_gap_is_taken_of_each_seed_and_then_over_seeds(repository, scores):
         cell = table.rows[0].cells[2]
         assert cell.summary.mean == pytest.approx(65 / 3) and cell.summary.std == pytest.approx((100 / 3) ** 0.5)
         assert cell.summary.n == 3 and not cell.partial
-        text = make_table.render_latex(table)
+        text = render_latex(table)
         assert r"Gap $\downarrow$" in text and r"$\downarrow$: less is better." in text
         assert "Gap: English minus the mean of the other languages." in text
     assert table.chance[2] is None and table.chance[1] == pytest.approx(100 / 3)
-    assert "gap ↓" in make_table.render_markdown(table)
+    assert "gap ↓" in render_markdown(table)
 
 
 def test_others_are_the_languages_that_are_not_english(repository, scores):
@@ -646,8 +643,8 @@ def test_others_are_the_languages_that_are_not_english(repository, scores):
     table = build(spec, made_up.make_context(repository, scores))
     assert table.rows[0].cells[1].summary.mean == pytest.approx((35 + 49) / 2)
     assert table.chance[1] == pytest.approx(100 / 3)
-    assert "others" in make_table.render_markdown(table)
-    notes = [words for _, words in make_table.language_notes(table)]
+    assert "others" in render_markdown(table)
+    notes = [words for _, words in language_notes(table)]
     assert len(notes) == 1 and notes[0].startswith("Others of ") and notes[0].endswith(": over de, fr.")
 
 
@@ -656,7 +653,7 @@ def test_a_gap_over_fewer_languages_is_starred(repository, scores):
     table = build(gap_spec(), made_up.make_context(repository, scores))
     assert table.rows[0].cells[2].summary.mean == 10.0 and table.rows[0].cells[2].partial == ("en", "de")
     assert "Gap over the 2 languages of this scale (en, de), not over those of the published gap." in (
-        make_table.render_latex(table)
+        render_latex(table)
     )
 
 
@@ -761,9 +758,9 @@ def test_an_average_over_tasks_is_taken_of_each_seed_and_only_from_all_tasks(rep
     assert other.reason == (
         "not every task of the average has a score: mlqa (no score file found; its jobs have not run)"
     )
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     assert "XTREME: unweighted mean over 2 tasks of their averages over languages, of mlqa the mean of F1 and" in text
-    rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+    rows = list(csv.DictReader(render_csv(table).splitlines()))
     assert [(row["task"], row["metric"], row["mean"]) for row in rows] == [
         ("xtreme-2", "average", "53.0000"),
         ("xtreme-2", "average", ""),
@@ -818,8 +815,8 @@ def test_the_direction_of_tatoeba_is_the_columns(repository, scores):
         spec["columns"][0] |= {"direction": direction, "show": [AVERAGE]}
         table = build(spec, every_task(repository, scores))
         assert [cell.summary.mean for cell in table.rows[0].cells] == [mean, mean]
-        assert f"tatoeba: {make_table.DIRECTION_WORDS[direction]}." in make_table.render_latex(table)
-        direction_of = {row["task"]: row["direction"] for row in make_table.tidy_rows(table)}
+        assert f"tatoeba: {DIRECTION_WORDS[direction]}." in render_latex(table)
+        direction_of = {row["task"]: row["direction"] for row in tidy_rows(table)}
         assert direction_of == {"tatoeba": direction, "xtreme-1": ""}
 
 
@@ -912,22 +909,22 @@ def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository
             for i, width in enumerate(widths)
         ]
         table = build(small_spec(columns=columns), made_up.make_context(repository, scores))
-        panels = make_table.panels_of(table)
+        panels = panels_of(table)
         assert [column for panel in panels for column in panel.columns] == table.columns
         for panel in panels:
             assert all(len(row.cells) == len(panel.columns) == len(panel.chance) for row in panel.rows)
-        return [[f"{span[0].heading}x{len(span)}" for span in make_table.spans_of(panel.columns)] for panel in panels]
+        return [[f"{span[0].heading}x{len(span)}" for span in spans_of(panel.columns)] for panel in panels]
 
     assert titles([16]) == [["T0x16"]]
     assert titles([12, 12]) == [["T0x12"], ["T1x12"]]
     assert titles([40]) == [["T0x13"], ["T0x13"], ["T0x14"]]
     assert titles([6, 6, 6, 6]) == [["T0x6", "T1x6"], ["T2x6", "T3x6"]]
     spec = small_spec(columns=[{"task": "xnli", "metric": "accuracy", "languages": [f"l{i}" for i in range(20)]}])
-    assert "{xnli}" not in make_table.render_latex(build(spec, made_up.make_context(repository, scores)))
-    text = make_table.render_latex(build(spec, made_up.make_context(repository, scores)))
+    assert "{xnli}" not in render_latex(build(spec, made_up.make_context(repository, scores)))
+    text = render_latex(build(spec, made_up.make_context(repository, scores)))
     assert text.count(r"\begin{longtable}") == 2 and text.count(r"\caption") == 1 and text.count(r"\label") == 1
     both = [column | {"heading": name} for name in ("F1", "EM") for column in spec["columns"]]
-    text = make_table.render_latex(build(spec | {"columns": both}, made_up.make_context(repository, scores)))
+    text = render_latex(build(spec | {"columns": both}, made_up.make_context(repository, scores)))
     assert text.count(r"\multicolumn{10}{c}{F1}") == text.count(r"\multicolumn{10}{c}{EM}") == 4  # and when continued
 
 
@@ -979,14 +976,14 @@ def test_updates_are_counted_to_where_the_other_run_ends_on_average(repository, 
     assert cells["veco-large"].best and not cells["mbart"].best
     assert cells["xlm-r-large"].reason == "no score file found; its jobs have not run"
     table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     assert r"$\mathbf{150}_{\pm71}$" in text and r"$300_{\pm0}$" in text
     assert (
         "En-De updates: the first snapshot that scores at least 11.0 on validation data, greedily, where transf" in text
     )
     assert r"ends on average over seeds; \textgreater{}N: no seed gets there in N updates." in text
-    assert "| 150 ± 71 (2) |" in make_table.render_markdown(table)
-    rows = [row for row in csv.DictReader(make_table.render_csv(table).splitlines()) if row["reaches"]]
+    assert "| 150 ± 71 (2) |" in render_markdown(table)
+    rows = [row for row in csv.DictReader(render_csv(table).splitlines()) if row["reaches"]]
     assert {row["run"]: row["mean"] for row in rows if row["language"] == "de"}["veco-large"] == "150.0000"
     assert {row["reaches"] for row in rows} == {BASE} and {row["chance"] for row in rows} == {""}
 
@@ -1002,11 +999,11 @@ def test_pre_training_may_come_to_nothing(repository, scores):
     assert cells["mbart"].reason == "no seed reaches 11.0 in 300 updates"
     assert not any(cell.best for cell in cells.values())
     table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
-    assert "$>300$" in make_table.render_latex(table)
-    assert "| >300 |" in make_table.render_markdown(table)
+    assert "$>300$" in render_latex(table)
+    assert "| >300 |" in render_markdown(table)
     [row] = [
         row
-        for row in csv.DictReader(make_table.render_csv(table).splitlines())
+        for row in csv.DictReader(render_csv(table).splitlines())
         if (row["run"], row["reaches"], row["language"]) == ("mbart", BASE, "de")
     ]
     assert (row["mean"], row["n"], row["reason"]) == ("", "", cells["mbart"].reason)
@@ -1020,7 +1017,7 @@ def test_where_some_seeds_never_get_there_a_mean_would_flatter(repository, score
     words = "11.0 is reached by 2 of 3 seeds, after 100, 200 updates; by the others not in 200"
     assert cell.reason == words
     table = build(spec_of(repository, "parallax/translation"), translation(repository, scores))
-    text, markdown = make_table.render_latex(table), make_table.render_markdown(table)
+    text, markdown = render_latex(table), render_markdown(table)
     [letter] = re.findall(rf"\\textsuperscript\{{(\w)\}} {words}\.", text)
     assert rf"--\textsuperscript{{{letter}}}" in text
     assert re.search(rf"\| --<sup>(\w)</sup> \|(.|\n)*<sup>\1</sup> {words}\.", markdown)
@@ -1031,7 +1028,7 @@ def test_without_the_other_run_nothing_can_be_reached(repository, scores):
     cells = updates(repository, scores)
     assert cells["veco-large"].reason == f"{BASE} has no score that could be reached"
     assert cells[BASE].reason == "no score file found; its jobs have not run"
-    text = make_table.render_latex(build(spec_of(repository, "parallax/translation"), translation(repository, scores)))
+    text = render_latex(build(spec_of(repository, "parallax/translation"), translation(repository, scores)))
     assert (
         "En-De updates: the first snapshot that scores at least as much on validation data, greedily, where trans"
         in text
@@ -1070,9 +1067,9 @@ def test_columns_of_one_language_are_named_by_their_titles_alone(repository, sco
             [r"\multicolumn{1}{l}{En-De updates $\downarrow$} &", r"Model & Run & \multicolumn{1}{l}{En-De sacreBLEU}"],
         ),
     ):
-        text = make_table.render_latex(build(spec_of(repository, item), context))
+        text = render_latex(build(spec_of(repository, item), context))
         assert all(line in text for line in lines), item
-    assert r"Transformer xBig (24 + 6) & 42.8 & 40.3 & 28.6 & 27.7 \\" in make_table.render_latex(
+    assert r"Transformer xBig (24 + 6) & 42.8 & 40.3 & 28.6 & 27.7 \\" in render_latex(
         build(spec_of(repository, "veco/table-03"), context)
     )
 
@@ -1085,13 +1082,13 @@ MEAN = "the mean over the dev sets of all languages"
 
 def selected_notes(table) -> tuple[list[str], dict[str, str]]:
     """The line on selection, and run -> what its marks say, in LaTeX; Markdown says the same."""
-    text = make_table.render_latex(table)
+    text = render_latex(table)
     lettered = dict(re.findall(r"^\\textsuperscript\{(\w)\} (.*selected on .*)\\par$", text, re.M | re.I))
     marked = {}
     for run, marks in re.findall(r"\\texttt\{([^}]*)\}((?:\\textsuperscript\{\w\})*)", text):
         marked[run] = " ".join(lettered[m] for m in re.findall(r"\{(\w)\}", marks) if m in lettered)
     usual = re.findall(r"^Fine-tuned models: (.*)\\par$", text, re.M)
-    markdown = make_table.render_markdown(table)
+    markdown = render_markdown(table)
     assert re.findall(r"^Fine-tuned models: (.*)$", markdown, re.M) == usual
     assert re.findall(r"^<sup>\w</sup> (.*)$", markdown, re.M) == list(lettered.values())
     return usual, {run: words for run, words in marked.items() if words}
@@ -1105,7 +1102,7 @@ def test_what_chose_the_weights_is_said_of_what_was_fine_tuned(repository, score
     assert marked == {row.run: f"Selected on {MEAN}." for row in table.groups[1].rows if row.seeds} != {}
     retrieval = build(spec_of(repository, "xlm-e/table-03"), made_up.make_context(repository, scores))
     assert any(row.seeds for row in retrieval.rows) and selected_notes(retrieval) == ([], {})
-    rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+    rows = list(csv.DictReader(render_csv(table).splitlines()))
     assert {(row["setting"], row["selection"]) for row in rows if row["mean"]} == set(made_up.SELECTION.items())
     assert {row["selection"] for row in rows if not row["mean"]} == {""}
 
@@ -1159,7 +1156,7 @@ def test_csv_has_every_cell_and_no_difference_between_worlds(repository, scores)
     for world, has_difference in ((True, False), (False, True)):
         context = made_up.make_context(repository, scores, "paper", world)
         table = build(spec_of(repository, "ernie-m/table-01"), context)
-        rows = list(csv.DictReader(make_table.render_csv(table).splitlines()))
+        rows = list(csv.DictReader(render_csv(table).splitlines()))
         assert len(rows) == len(table.rows) * 16
         assert any(row["difference"] for row in rows) == has_difference
         assert all(bool(row["mean"]) != bool(row["reason"]) for row in rows)
@@ -1169,7 +1166,7 @@ def test_csv_has_every_cell_and_no_difference_between_worlds(repository, scores)
 
 def test_markdown_shows_both_lines(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (62.0, 52.0), 3: (64.0, 54.0)})
-    text = make_table.render_markdown(build(small_spec(), made_up.make_context(repository, scores)))
+    text = render_markdown(build(small_spec(), made_up.make_context(repository, scores)))
     assert "| XLM-R | published | 85.8 | 78.7 | 76.2 |" in text
     assert "| XLM-R | `xlm-r` | 62.0 ± 2.0 (3) | 52.0 ± 2.0 (3) | 57.0 ± 2.0 (3) |" in text
     assert "| ERNIE-M | `ernie-m-base` | -- | -- | -- |" in text

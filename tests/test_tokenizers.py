@@ -23,7 +23,6 @@ from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import encode_corpus
-import finetune
 from common.atomic import SUMS
 from common.errors import UserError
 from corpus.corpusio import zst_writer
@@ -58,6 +57,7 @@ from engine.tokenizer import (
 )
 from engine.tokenizer_files import write_hugging_face_tokenizer
 from train_vocabulary import train
+from training.finetuning import check_vocabulary
 
 logging.set_verbosity_error()
 
@@ -677,9 +677,9 @@ def test_an_import_has_one_sum_that_changes_with_any_file(tmp_path: Path) -> Non
     assert load_tokenizer(tmp_path / "again").sha256 == tokenizer.sha256
     other = import_tokenizer(tmp_path / "bert", {"model_type": "bert"}, 11, tmp_path / "other")
     assert other.sha256 != tokenizer.sha256
-    finetune.check_vocabulary({"vocabulary_sha256": tokenizer.sha256}, "model", str(tmp_path / "own"))
+    check_vocabulary({"vocabulary_sha256": tokenizer.sha256}, "model", str(tmp_path / "own"))
     with pytest.raises(UserError, match="not the vocabulary that model was trained with"):
-        finetune.check_vocabulary({"vocabulary_sha256": tokenizer.sha256}, "model", str(tmp_path / "other"))
+        check_vocabulary({"vocabulary_sha256": tokenizer.sha256}, "model", str(tmp_path / "other"))
     (tmp_path / "own/vocab.txt").write_text((tmp_path / "own/vocab.txt").read_text().replace("e", "f"))
     with pytest.raises(UserError, match=r"vocab\.txt: not as it was written .*; import the checkpoint again"):
         load_tokenizer(tmp_path / "own")

@@ -21,6 +21,7 @@ import validate_translator
 from build_world import build_world
 from common.errors import UserError
 from common.identity import run_hash
+from corpus.sides import open_sides
 from engine.assembly import load_seq2seq
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.config import load_run
@@ -31,13 +32,13 @@ from plan.load import load_config
 from plan.recipes import resolve_recipe
 from plan.runs import resolve_run
 from plan.translators import decoder_of, resolve_translator
-from split_corpus import open_sides
 from tasks import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
 from test_every_task import call
 from test_world import SETTINGS
 from training.assembly import PretrainingModel, fill_in
 from training.initial import load_initial_weights
+from training.predicting import translate_lines
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SCRIPTS = REPOSITORY / "workflow/scripts"
@@ -335,7 +336,7 @@ def test_the_curve_is_that_of_the_snapshots_on_dev(tiny):
     for point in curve["points"]:
         model, _ = load_seq2seq(trained(tiny, run) / f"snapshots/step-{point['update']:09d}.safetensors")
         model.eval()
-        said = translate.translate_lines(model, tokenizer, sources, 64, 1, 1.0, 3, "cpu")
+        said = translate_lines(model, tokenizer, sources, 64, 1, 1.0, 3, "cpu")
         assert point["sacrebleu"] == pytest.approx(measure_of(TASK, "sacrebleu")(gold, said), abs=1e-12)
         total, tokens = 0.0, 0
         for source, reference in zip(tokenizer.encode(sources), tokenizer.encode(gold), strict=True):

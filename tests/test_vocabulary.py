@@ -6,8 +6,8 @@ import pytest
 
 from common.errors import UserError
 from corpus.corpusio import zst_writer
+from corpus.sampling import Source, plan, write_plan
 from engine.tokenizer import Tokenizer
-from plan_sampling import Source, plan, write_plan
 from train_vocabulary import sample, take_over, train
 
 SIZE = 310
@@ -62,7 +62,7 @@ def test_training_twice_gives_the_same_bytes_and_the_size_asked_for(tmp_path, co
 def test_nothing_is_lost_or_normalised(corpus: Path, tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     model = corpus / "shared.model"
     if not model.exists():
-        from plan_sampling import read_plan
+        from corpus.sampling import read_plan
 
         train(sample(read_plan(corpus / "plan.tsv"), corpus, 400), model, SIZE)
     tokenizer = Tokenizer(model)
@@ -72,7 +72,7 @@ def test_nothing_is_lost_or_normalised(corpus: Path, tmp_path_factory: pytest.Te
 
 
 def test_the_sample_follows_the_plan(corpus: Path) -> None:
-    from plan_sampling import read_plan
+    from corpus.sampling import read_plan
 
     lines = list(sample(read_plan(corpus / "plan.tsv"), corpus, 100))
     assert len(lines) == 100

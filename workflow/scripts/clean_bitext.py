@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clean_mono import (
+from common.atomic import write_json
+from common.errors import UserError, run_main
+from corpus.cleaning import (
     Duplicates,
     Verdicts,
     load_eval_index,
@@ -15,8 +17,6 @@ from clean_mono import (
     script_of,
     write_rejects,
 )
-from common.atomic import write_json
-from common.errors import UserError, run_main
 from corpus.corpusio import (
     Batch,
     BitextThresholds,
@@ -26,6 +26,8 @@ from corpus.corpusio import (
     read_header,
     zst_writer,
 )
+from corpus.duplicates import EXACT, SKELETON
+from corpus.pair_model import PairModel, load
 from corpus.textfilters import (
     CharacterClasses,
     Characters,
@@ -47,8 +49,6 @@ from corpus.textfilters import (
     wrong_language,
     wrong_script,
 )
-from find_duplicates import EXACT, SKELETON
-from train_pair_model import PairModel, load
 
 Side = tuple[CharacterClasses, LanguageId | None, str]  # the language's script, its identifier and label there
 

@@ -6,24 +6,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
 from common.atomic import write_json
-from common.errors import UserError, run_main
+from common.errors import run_main
+from corpus.cleaning import (
+    Duplicates,
+    Verdicts,
+    load_eval_index,
+    load_near_index,
+    open_language_id,
+    script_of,
+    spread_over_documents,
+    write_rejects,
+)
 from corpus.corpusio import (
     Batch,
     MonoThresholds,
     add_config_arguments,
-    file_and_line,
     load_thresholds,
     read_batches,
     read_header,
     zst_writer,
 )
+from corpus.duplicates import EXACT, SKELETON
 from corpus.textfilters import (
-    EVAL_INDEX_VERSION,
     CharacterClasses,
     Characters,
     EvalIndex,
@@ -46,95 +54,6 @@ from corpus.textfilters import (
     wrong_language,
     wrong_script,
 )
-from find_duplicates import DUPLICATE, EXACT, NEAR, SKELETON
-
-KEPT = "kept"
-_DUPLICATES = 1 << 16  # read at once
-
-
-class Duplicates:
-    """The duplicates of a shard, read along with it: a list of them is as long as the shard."""
-
-    def __init__(self, path: Path):
-        try:
-            with open(path, "rb") as stream:
-                np.lib.format.read_magic(stream)
-                (self.left,), _, dtype = np.lib.format.read_array_header_1_0(stream)
-                self.begin = stream.tell()
-        except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: not a list of duplicates ({error}); run find_duplicates again") from None
-        if dtype != DUPLICATE or path.stat().st_size != self.begin + self.left * DUPLICATE.itemsize:
-            raise UserError(f"{path}: not a list of duplicates; run find_duplicates again")
-        self.path = path
-        self.places = np.zeros(0, np.uint64)
-        self.found = np.zeros(0, np.uint8)
-
-    def reasons(self, places: np.ndarray) -> np.ndarray:
-        """Reasons (L,) of the lines at `places`, which go on after the last ones that were asked for; 0 = none."""
-        while self.left and (not len(self.places) or self.places[-1] < places[-1]):
-            count = min(self.left, _DUPLICATES)
-            more = np.fromfile(self.path, DUPLICATE, count, offset=self.begin)
-            passed = np.searchsorted(self.places, places[0])
-            self.places = np.concatenate([self.places[passed:], more["place"]])
-            self.found = np.concatenate([self.found[passed:], more["reasons"]])
-            self.begin += count * DUPLICATE.itemsize
-            self.left -= count
-        if not len(self.places):
-            return np.zeros(len(places), np.uint8)
-        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
-        return np.where(self.places[at] == places, self.found[at], 0)
-
-
-def load_eval_index(path: Path) -> EvalIndex:
-    try:
-        index = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: not an index ({error}); run index_eval_sets again") from None
-    if index.ndim != 2 or index.shape[1] != 3 or index.dtype != np.uint64 or int(index[0, 0]) != EVAL_INDEX_VERSION:
-        raise UserError(f"{path}: not an index of this version; run index_eval_sets again")
-    return EvalIndex(index)
-
-
-def load_near_index(path: Path | None, config: Path, overrides: str | None) -> NearIndex | None:
-    """Nothing where the thresholds look for no near duplicates of test sentences."""
-    similarity = load_thresholds(config, "decontamination", overrides).similarity
-    if path is None or not similarity:
-        return None
-    shingles = load_thresholds(config, "duplicates", overrides)
-    try:
-        signatures = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: no signatures ({error}); run index_eval_sets again") from None
-    if signatures.dtype != np.uint32 or signatures.shape[1:] != (shingles.bands * shingles.rows,):
-        raise UserError(f"{path}: not signatures of {shingles.bands} bands; run index_eval_sets again")
-    return NearIndex(signatures, shingles, similarity)
-
-
-def spread_over_documents(reasons: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """bool (L,): lines of documents whose first line says NEAR."""
-    lengths = np.diff(np.append(starts, len(reasons)))
-    return np.repeat((reasons[starts] & NEAR) != 0, lengths)
-
-
-class Verdicts:
-    """The first reason of each line; later filters are not asked about lines that are already out."""
-
-    def __init__(self, lines: int):
-        self.reason = np.zeros(lines, np.uint8)  # number in `names`
-        self.names = [KEPT]
-
-    @property
-    def open(self) -> np.ndarray:
-        return self.reason == 0
-
-    def reject(self, reason: str, lines: np.ndarray) -> None:
-        self.reason[self.open & lines] = len(self.names)
-        self.names.append(reason)
-
-    def rejected(self) -> Iterator[tuple[int, str]]:
-        """(line, reason) of those that are out, in their order."""
-        out = np.flatnonzero(self.reason)
-        yield from zip(out.tolist(), (self.names[number] for number in self.reason[out].tolist()), strict=True)
 
 
 @dataclass(frozen=True)
@@ -182,33 +101,6 @@ def documents_of(batch: Batch, texts: list[str], kept: np.ndarray) -> Iterator[l
     keep = kept.tolist()
     for (begin, end), all_kept in zip(pairwise(bounds), whole, strict=True):
         yield texts[begin:end] if all_kept else [texts[i] for i in range(begin, end) if keep[i]]
-
-
-def write_rejects(stream: TextIO, files: list[str], places: list[int], verdicts: Verdicts) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for i, reason in verdicts.rejected():
-        file, line = file_and_line(places[i])
-        stream.write(f"{files[file]}\t{line}\t{reason}\n")
-        counts[reason] += 1
-    return counts
-
-
-def open_language_id(path: Path, language: str, languages: str, candidates: int) -> tuple[LanguageId | None, str]:
-    """The model and the language's label in it; no model where it does not know the language."""
-    from plan.datasets import load_languages
-
-    table = load_languages(languages)
-    if language not in table:
-        raise UserError(f"language {language!r} is not in {languages}; add a row or correct the code")
-    model = LanguageId(str(path), candidates)
-    label = table[language].lid or language
-    return (model, label) if model.has(label) else (None, label)
-
-
-def script_of(language: str, languages: str) -> str:
-    from plan.datasets import load_languages
-
-    return load_languages(languages)[language].script
 
 
 def clean_shard(shard: Path, duplicates: Path, rules: Rules, out: Path, rejects: Path) -> tuple[Counter, Counter]:

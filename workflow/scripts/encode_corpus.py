@@ -2,7 +2,6 @@
 
 import argparse
 from array import array
-from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -10,38 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError, run_main
-from corpus.corpusio import BROKEN, open_bytes, read_lines
+from corpus.lines import read_utf8_lines
 from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
 from engine.tokenizer import UNK, Tokenizer, load_tokenizer
 
-_BLOCK = 1 << 18  # bytes read at once
 _BATCH = 2048  # sentences encoded at once; more fall out of the processor's cache, and are slower
 _LONG = 36  # tokens of an average sentence
-
-
-def read_utf8_lines(path: Path) -> Iterator[bytes]:
-    """The lines of read_lines in UTF-8, as SentencePiece takes them; a str of each would be made, and encoded again."""
-    rest = b""
-    try:
-        with open_bytes(path) as raw:
-            while block := raw.read(_BLOCK):
-                whole, newline, rest = (rest + block).rpartition(b"\n")
-                if newline:
-                    yield from _split_utf8(whole)
-        if rest:
-            yield from _split_utf8(rest)
-    except (FileNotFoundError, *BROKEN):
-        deque(read_lines(path), maxlen=0)  # stops at the same place, and says what to mend
-        raise
-
-
-def _split_utf8(text: bytes) -> list[bytes]:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        text = text.decode(errors="replace").encode()
-    lines = text.split(b"\n")
-    return [line.rstrip(b"\r") for line in lines] if b"\r" in text else lines
 
 
 def read_mono(path: Path) -> Iterator[tuple[list[bytes], list[int]]]:

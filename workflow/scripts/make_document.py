@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from common.atomic import write_text
 from common.errors import UserError, run_main
-from plot_figure import missing_lines
 from report import comparisons, latex
+from report.figures import missing_lines
 from report.scores import group_paths
 from report.tables import (
     AVERAGE,

@@ -12,15 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import make_comparison
-import make_ledger
+import report.comparison_html
 from common.atomic import write_text
 from common.errors import UserError, run_main
-from make_table import MISSING, file_list, html_table
 from plan.figure_specs import WITHOUT_RUNS
 from report import comparisons
 from report.html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
+from report.ledger import (
+    control_words,
+    measured_lines,
+    numbers_of,
+    read_ledger,
+    reason_words,
+    shown_verdicts,
+    verdict_words,
+)
 from report.scores import BY_UPDATE, group_paths, read_content
+from report.table_html import file_list, html_table
+from report.table_words import MISSING
 from report.tables import (
     LESS_IS_BETTER,
     SCALE_LANGUAGES,
@@ -93,7 +102,7 @@ def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
 def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
     if "compare" not in spec:
         return html_table(build(spec, context), out)
-    return make_comparison.html_table(comparisons.build(spec, context))
+    return report.comparison_html.html_table(comparisons.build(spec, context))
 
 
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:
@@ -242,7 +251,7 @@ def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
         head=[[Cell(text(words), "col") for words in head]],
         bodies=[Body(text(paper), rows) for paper, rows in rows_of.items()],
     )
-    verdicts = make_ledger.shown_verdicts(ledger)
+    verdicts = shown_verdicts(ledger)
     counts = HtmlTable(
         identity="claims-counts",
         name="Claims by verdict",
@@ -285,15 +294,15 @@ def claim_cell(claim: Mapping, one: Mapping | None) -> Cell:
     """What was measured at one scale beside the published number, the verdict, its reason, and the control."""
     if one is None:
         return Cell(MISSING)
-    lines = [f"<strong>{text(words)}</strong>" for words in make_ledger.measured_lines(one)]
+    lines = [f"<strong>{text(words)}</strong>" for words in measured_lines(one)]
     if lines:
-        lines[-1] += f", n = {make_ledger.numbers_of(one)}"
+        lines[-1] += f", n = {numbers_of(one)}"
     else:
         lines = [f"{MISSING} of {text(words)}" for words in claim["published_words"]]
-    lines.append(f'<span class="verdict">{text(make_ledger.verdict_words(one))}</span>')
-    if reasons := make_ledger.reason_words(one):
+    lines.append(f'<span class="verdict">{text(verdict_words(one))}</span>')
+    if reasons := reason_words(one):
         lines.append(text(" ".join(reasons)))
-    if control := make_ledger.control_words(one):
+    if control := control_words(one):
         lines.append(text(control))
     return Cell("<br>".join(lines), kind="prose")
 
@@ -592,7 +601,7 @@ def main() -> None:
         figures_section(in_order(figure_specs, names), context, args.figures, args.out),
     ]
     if args.claims:
-        sections.append(claims_section(make_ledger.read_ledger(args.claims, context.scale), context, args.out))
+        sections.append(claims_section(read_ledger(args.claims, context.scale), context, args.out))
     if args.audit:
         sections.append(audit_section(read_csv(args.audit), context, {**table_specs, **figure_specs}))
     sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]

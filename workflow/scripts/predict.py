@@ -14,7 +14,6 @@ language alone and not in what is talked about.
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +29,10 @@ from engine.model import Encoder
 from engine.retrieval import mined, nearest
 from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
 from engine.tokenizer import Tokenizer, load_tokenizer
-from finetune import (
+from tasks import task_module, tatoeba, word_alignment
+from tasks.bucc import Piles
+from tasks.recipe import FINETUNED_KINDS, Recipe, load_recipe, raw_paths
+from training.finetuning import (
     DevSet,
     add_common_arguments,
     answers,
@@ -39,19 +41,8 @@ from finetune import (
     pick_device,
     question_windows,
 )
-from finetune_retrieval import Sentences, Source, find_sources, held_out_rows, read_pairs
-from tasks import task_module, tatoeba, word_alignment
-from tasks.bucc import Piles
-from tasks.recipe import FINETUNED_KINDS, Recipe, load_recipe, raw_paths
-
-
-@dataclass
-class Centre:
-    """What centred retrieval takes from its sentence pairs."""
-
-    means: dict[str, tuple[Tensor, Tensor]]  # language: of its sentences, and of their English; (layers, D) in fp64
-    layer: int
-    described: dict
+from training.pairs import Sentences, Source, find_sources, held_out_rows, read_pairs
+from training.predicting import Centre, describe
 
 
 def main() -> None:
@@ -294,33 +285,6 @@ def mine(
         ids.append([own[0] if len(own) == 1 else None for own in ids_of.values()])
     candidates = [(score, (ids[0][q], ids[1][m])) for score, q, m in mined(*vectors, recipe.recipe.neighbours)]
     return [(score, pair) for score, pair in candidates if None not in pair]
-
-
-def describe(
-    args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], centre: Centre | None, languages: dict
-) -> dict:
-    pretrain_seed = metadata.get("pretrain_seed", metadata.get("seed"))
-    layer = None if recipe.recipe.layer is None else recipe.recipe.layer_of(encoder.config.layers)
-    return {
-        "run": args.run,
-        "scale": args.scale,
-        "seed": args.seed,
-        "pretrain_seed": int(pretrain_seed) if pretrain_seed else None,
-        "task": recipe.task,
-        "task_version": recipe.version,
-        "setting": recipe.setting,
-        "recipe": recipe.recipe.name,
-        "max_length": longest_row(recipe, encoder),
-        "split": "test",
-        "run_hash": metadata.get("run_hash"),
-        "commit": metadata.get("commit"),
-        "dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
-        "layers": encoder.config.layers,
-        "layer": centre.layer if centre else layer,
-        **({"centred": centre.described} if centre else {}),
-        "selection": json.loads(metadata["selection"]) if "selection" in metadata else None,
-        "languages": languages,
-    }
 
 
 if __name__ == "__main__":

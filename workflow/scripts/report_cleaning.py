@@ -16,9 +16,9 @@ from pathlib import Path
 from common.atomic import write_json
 from common.errors import UserError, run_main
 from corpus.corpusio import read_lines
+from corpus.eval_index import parse_tasks, read_units
+from corpus.sides import open_sides
 from corpus.textfilters import normalise
-from index_eval_sets import parse_tasks, read_units
-from split_corpus import open_sides
 
 LEAST_RECALL, MOST_LOST = 0.95, 0.01
 # A test sentence of fewer words or letters is only looked for as a whole line: "Yes." inside a line is no

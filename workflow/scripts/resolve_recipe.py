@@ -8,8 +8,8 @@ import yaml
 from common.atomic import write_summed
 from common.errors import run_main
 from plan.config import Config
+from plan.load import config_of
 from plan.recipes import resolve_recipe
-from resolve_run import config_of
 
 HEADER = (
     "# {task}, {setting}, recipe {recipe}, scale {scale}: written by resolve_recipe.py from config/tasks/{task}.yaml\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 import yaml
 
 from common.atomic import write_summed
-from common.errors import UserError, run_main
+from common.errors import run_main
 from plan.config import Config
-from plan.load import load_config
+from plan.load import config_of
 from plan.runs import resolve_run
 
 HEADER = (
@@ -20,16 +20,6 @@ def render(config: Config, name: str) -> str:
     """The resolved run as YAML: sorted keys, so that equal content is equal bytes."""
     content = yaml.safe_dump(resolve_run(config, name), sort_keys=True, allow_unicode=True, width=120)
     return HEADER.format(run=name, scale=config.scale_name) + content
-
-
-def config_of(path: Path, scale: Path, folder: str) -> Config:
-    """The configuration that a file of config/<folder>/ belongs to, at the scale of config/scales/<scale>.yaml."""
-    root = path.resolve().parent.parent.parent
-    if path.resolve().parent != root / "config" / folder:
-        raise UserError(f"{path}: must lie in config/{folder} of the repository, where its neighbours are")
-    if scale.resolve().parent != root / "config/scales":
-        raise UserError(f"{scale}: must lie in config/scales of the same repository")
-    return load_config(root, {"scale": scale.stem})
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import yaml
 from common.atomic import write_summed
 from common.errors import run_main
 from plan.config import Config
+from plan.load import config_of
 from plan.translators import resolve_translator
-from resolve_run import config_of
 
 HEADER = (
     "# {run} for {task}, {setting}, scale {scale}: written by resolve_translator.py from config/runs and config/tasks\n"

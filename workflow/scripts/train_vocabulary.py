@@ -14,7 +14,7 @@ from pathlib import Path
 from common.atomic import atomic_path
 from common.errors import UserError, run_main
 from corpus.corpusio import read_lines
-from plan_sampling import PlanRow, read_plan
+from corpus.sampling import PlanRow, read_plan
 
 SPECIALS = 2  # ids of the model that are no pieces of the file: <pad> and <mask>
 

@@ -19,17 +19,14 @@ import torch
 
 from common.atomic import atomic_folder, check_seal, write_json
 from common.errors import UserError, run_main
-from corpus.textfilters import normalise
 from engine.assembly import Seq2Seq, load_seq2seq
-from engine.beam import translate_rows
 from engine.model import FIRST_POSITION
-from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer, load_tokenizer
-from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
-from predict import describe
 from tasks import task_module
 from tasks.files import split_lines
 from tasks.recipe import load_recipe, raw_paths
+from training.finetuning import add_common_arguments, check_vocabulary, longest_row, pick_device
+from training.predicting import describe, translate_lines
 
 JOB = ("recipe", "raw", "validation", "run", "scale", "seed", "out")
 
@@ -80,31 +77,6 @@ def parse_arguments() -> SimpleNamespace:
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} {getattr(args, name)}: at least 1")
     return args
-
-
-def translate_lines(
-    model: Seq2Seq,
-    tokenizer: Tokenizer,
-    lines: Sequence[str],
-    longest: int,
-    beam: int,
-    penalty: float,
-    batch_rows: int,
-    device: str,
-) -> list[str]:
-    """A line for each line: an empty one for an empty one. The text is normalised as that of training was, and a source
-    of more than `longest` tokens with its two marks is cut."""
-    texts = [normalise(line) for line in lines]
-    asked = [number for number, text in enumerate(texts) if text]
-    rows = sentence_rows(tokenizer, [texts[number] for number in asked], longest + 1)
-    for number, row in zip(asked, rows, strict=True):
-        if len(row) > longest:
-            row[longest - 1 :] = row[-1:]
-            print(f"line {number + 1}: longer than {longest - 2} pieces, cut there", file=sys.stderr)
-    said = [""] * len(texts)
-    for number, ids in zip(asked, translate_rows(model, rows, beam, penalty, batch_rows, device=device), strict=True):
-        said[number] = tokenizer.decode(ids)
-    return said
 
 
 def translate_task(

@@ -17,16 +17,16 @@ import torch.nn.functional as F
 
 from common.atomic import check_seal, write_sealed
 from common.errors import UserError, run_main
+from corpus.sampling import read_plan
 from corpus.textfilters import normalise
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows
 from engine.tokenizer import EOS, Tokenizer, load_tokenizer
-from finetune import add_common_arguments, check_vocabulary, longest_row, pick_device
-from plan_sampling import read_plan
 from tasks import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
-from translate import translate_lines
+from training.finetuning import add_common_arguments, check_vocabulary, longest_row, pick_device
+from training.predicting import translate_lines
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ from common.errors import UserError
 from common.identity import content_hash, run_hash
 from common.typed import build
 from common.yamlfiles import did_you_mean, read_yaml
+from corpus.sampling import plan as sampling_plan
+from corpus.sampling import sources_of_run, write_plan
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig
 from engine.cost import Pass, Seen
@@ -47,8 +49,6 @@ from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
 from plan.runs import data_languages, resolve_run, vocabulary_size
 from plan.schemas import check_schema
 from plan.translators import decoder_of, resolve_translator
-from plan_sampling import plan as sampling_plan
-from plan_sampling import sources_of_run, write_plan
 from training.assembly import (
     COUNTED,
     PretrainingModel,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from report import latex
 
 if TYPE_CHECKING:
-    from audit import Audit, Finding, Misplaced
+    from report.audit import Audit, Finding, Misplaced
 
 NO_ERROR = ("not an error", "not necessarily an error")
 KINDS = {  # what each kind of errata.csv says of a finding

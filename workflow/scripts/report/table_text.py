@@ -1,0 +1,98 @@
+"""A table of scores as CSV and Markdown."""
+
+import csv
+import io
+
+from report.scores import Summary
+from report.table_words import MISSING, Notes, difference, reach_words, row_notes, selection_words
+from report.tables import Cell, Column, Table, item_name, scale_words
+
+
+def tidy_rows(table: Table) -> list[dict[str, str]]:
+    """One dictionary per cell, everything as text; absent numbers are empty."""
+    rows = []
+    for group in table.groups:
+        for row in group.rows:
+            for column, setting, cell, chance in zip(
+                table.columns, group.settings, row.cells, table.chance, strict=True
+            ):
+                summary = cell.summary
+                lead = difference(cell, table)
+                rows.append(
+                    {
+                        "paper": table.spec["paper"],
+                        "item": table.spec["item"],
+                        "scale": table.context.scale,
+                        "setting": setting,
+                        "label": row.label,
+                        "model": row.model or "",
+                        "run": row.canonical or "",
+                        "task": column.task,
+                        "language": column.language,
+                        "metric": column.metric,
+                        "published": cell.published or "",
+                        "mean": f"{summary.mean:.4f}" if summary else "",
+                        "std": f"{summary.std:.4f}" if summary and summary.std is not None else "",
+                        "n": str(summary.n) if summary else "",
+                        "difference": "" if lead is None else f"{lead:.4f}",
+                        "chance": "" if chance is None else f"{chance:.4f}",
+                        "averaged": " ".join(cell.partial or column.languages) if column.is_derived else "",
+                        "direction": column.direction or "",
+                        "reaches": column.reaches or "",
+                        "selection": row.selection.get((column.task, setting), "") if summary else "",
+                        "reason": cell.reason or "",
+                    }
+                )
+    return rows
+
+
+def render_csv(table: Table) -> str:
+    buffer = io.StringIO()
+    rows = tidy_rows(table)
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def plain(summary: Summary | None, decimals: int = 1) -> str:
+    """`61.3 ± 0.4 (3)`."""
+    if summary is None:
+        return MISSING
+    deviation = "" if summary.std is None else f" ± {summary.std:.{decimals}f}"
+    return f"{round(summary.mean, decimals) + 0.0:.{decimals}f}{deviation} ({summary.n})"
+
+
+def plain_cell(cell: Cell, column: Column, notes: Notes) -> str:
+    if cell.beyond is not None:
+        return f">{cell.beyond}"
+    mark = f"<sup>{notes.letter(f'{cell.reason}.')}</sup>" if cell.told else ""
+    return plain(cell.summary, column.decimals) + ("*" if cell.partial else "") + mark
+
+
+def render_markdown(table: Table) -> str:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
+
+    titles = [
+        f"{column.heading} {column.language}{' ↓' if column.less_is_better else ''}".strip() for column in table.columns
+    ]
+    words = [f"**{item_name(table.spec, table.context)}.** {table.spec['title']}.", scale_words(table.context)]
+    lines = [" ".join(words), "", line(["model", "source", *titles]), line(["---"] * (2 + len(titles)))]
+    starred, notes = set(), Notes()
+    for group in table.groups:
+        lines.append(line([f"**{group.title}**", *[""] * (1 + len(titles))]))
+        for row in group.rows:
+            if row.model is not None:
+                lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
+            if row.run is not None:
+                cells = [plain_cell(cell, column, notes) for cell, column in zip(row.cells, table.columns, strict=True)]
+                marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in row_notes(row, table))
+                lines.append(line([row.label, f"`{row.canonical}`{marks}", *cells]))
+                starred |= {cell.partial for cell in row.cells if cell.partial}
+    chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
+    lines.append(line(["chance", "", *chance]))
+    lines += [f"\n\\* mean over the languages of this scale: {', '.join(languages)}" for languages in sorted(starred)]
+    lines += [f"\n{text}" for text in [*reach_words(table), selection_words(table)] if text]
+    lines += [f"\n<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
+    return "\n".join(lines) + "\n"
