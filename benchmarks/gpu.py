@@ -60,12 +60,18 @@ from engine import cost  # noqa: E402
 from engine.ahead import ahead  # noqa: E402
 from engine.attention import choose_kernels  # noqa: E402
 from engine.compiling import compile_parts  # noqa: E402
-from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
-from engine.corruption import MaskSpec  # noqa: E402
+from engine.config import (  # noqa: E402
+    BatchConfig,
+    MaskSpec,
+    ObjectiveConfig,
+    OptimizerConfig,
+    RunConfig,
+    ScheduleConfig,
+)
 from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
-from engine.model import ModelConfig, RelativeBias  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
+from engine.shape import ModelConfig, RelativeBias  # noqa: E402
 from training.assembly import (  # noqa: E402
     PretrainingModel,
     build_mixture,

@@ -17,7 +17,8 @@ import numpy as np
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
-from engine.corruption import MaskSpec, corrupt, select  # noqa: E402
+from engine.config import MaskSpec  # noqa: E402
+from engine.corruption import corrupt, select  # noqa: E402
 from engine.data import Mixture, Source  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 

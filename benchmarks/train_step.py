@@ -48,9 +48,9 @@ from common.errors import UserError, run_main  # noqa: E402
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
 from engine.data import Mixture, Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
-from engine.model import ModelConfig  # noqa: E402
 from engine.objectives.base import Batch  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
+from engine.shape import ModelConfig  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
 from training.assembly import PretrainingModel, build_mixture, next_batches  # noqa: E402
 

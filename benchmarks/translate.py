@@ -32,9 +32,9 @@ sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 from common.errors import UserError, run_main  # noqa: E402
 from engine.assembly import Seq2Seq, load_seq2seq  # noqa: E402
 from engine.beam import translate_rows  # noqa: E402
-from engine.model import ModelConfig  # noqa: E402
 from engine.optim import learning_rate  # noqa: E402
 from engine.rows import pad, sentence_rows  # noqa: E402
+from engine.shape import ModelConfig  # noqa: E402
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, Tokenizer  # noqa: E402
 
 GOAL = 60.0  # seconds

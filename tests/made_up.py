@@ -4,7 +4,8 @@ import json
 import random
 from pathlib import Path
 
-from report.tables import Context, column_setting
+from report.context import Context
+from report.tables import column_setting
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")
 TASKS = {

@@ -9,8 +9,9 @@ from torch import Tensor
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
 from engine.data import Mixture
 from engine.dist import Ranks
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.objectives.base import Batch
+from engine.shape import ModelConfig
 from small_corpus import VOCABULARY
 from training.assembly import PretrainingModel, next_batches
 

@@ -14,9 +14,10 @@ from engine.assembly import Seq2Seq
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig
 from engine.dist import Ranks
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.optim import learning_rate, parameter_groups
 from engine.rows import pad
+from engine.shape import ModelConfig
 from engine.tokenizer import BOS, EOS, PAD
 from small_engine import model_of, run_of
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from engine.attention import distance_buckets
 from engine.attention_rules import full
-from engine.config import ObjectiveConfig
-from engine.corruption import MaskSpec
-from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, RelativeBias, SelfAttention
+from engine.config import MaskSpec, ObjectiveConfig
+from engine.model import Encoder, MaskedLanguageModelHead, SelfAttention
 from engine.objectives import mlm, rtd
 from engine.objectives.base import Batch
+from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD
 from small_engine import CONFIG, batches_of, model_of, run_of
 from test_data import mixture, shards  # noqa: F401  (a fixture)

@@ -35,7 +35,7 @@ from report.audit_numbers import (
     total,
 )
 from report.audit_statements import FORMS, statements_of
-from report.tables import paper_names
+from report.table_spec import paper_names
 
 KEYS = ("paper", "item", "row", "column", "printed", "recomputed", "kind", "explanation")
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.beam import NEVER_SAID, Hypothesis, beam_search, best_of, next_scores, start_past, translate_rows
-from engine.model import ModelConfig, RelativeBias
 from engine.rows import pad
+from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS
 
 

@@ -17,14 +17,19 @@ import torch
 import yaml
 
 import bill
+import billing.sample
 import pretrain
 from billing import jobs
 from billing import pricing as billing
+from billing.machines import MACHINES, Rate, choose_rate, load_machines
+from billing.memory import activation_bytes, advice, memory_bytes, rows_that_fit, size_of, state_bytes
+from billing.sample import estimate_training, heads_of, made_up, run_config
 from common.errors import UserError
 from common.identity import content_hash, run_hash
 from engine import checkpoint, cost
 from engine.config import load_run
-from engine.model import Block, CrossAttention, ModelConfig
+from engine.model import Block, CrossAttention
+from engine.shape import ModelConfig
 from engine.shards import read_manifest
 from plan import allocation
 from plan.claimed import all_needs
@@ -47,7 +52,7 @@ from training.finetuning import Bookmark
 
 @pytest.fixture(scope="module")
 def machines(repository):
-    return billing.load_machines(repository)
+    return load_machines(repository)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +60,9 @@ def paper(repository):
     return load_config(repository, {"scale": "paper"})
 
 
-def rate_of(machines: dict, name: str = "h100") -> billing.Rate:
+def rate_of(machines: dict, name: str = "h100") -> Rate:
     own = machines["machines"][name]
-    return billing.Rate(own["peak"], "peak", name, own["memory"])
+    return Rate(own["peak"], "peak", name, own["memory"])
 
 
 # --- FLOPs -----------------------------------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:  # noqa: F811
     manifest = next((corpus / "shards").rglob("*.json"))
     run = fill_in(load_run(folder / "run.yaml"), read_manifest(manifest)["vocabulary_size"], folder / "run.yaml")
     sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
-    estimate = billing.estimate_training(run, sources, 1, "")
+    estimate = estimate_training(run, sources, 1, "")
     own = cost.flops(run, estimate.seen)
     return {name: value["ours"] for name, value in own.items()}, json.loads((folder / "cost.json").read_text())
 
@@ -91,7 +96,7 @@ def test_flops_are_those_of_the_training(corpus, tmp_path, name):  # noqa: F811
 
 def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa: F811
     train(corpus, tmp_path, MIXES["ernie-m"], schedule={"steps": 150, "warmup_steps": 10})
-    monkeypatch.setattr(billing, "SAMPLED_TOKENS", 30 * 8 * 24)
+    monkeypatch.setattr(billing.sample, "SAMPLED_TOKENS", 30 * 8 * 24)
     found, written = estimated(corpus, tmp_path)
     assert sum(found.values()) == pytest.approx(written["flops"], rel=0.01)
     assert sum(found.values()) != written["flops"]
@@ -99,15 +104,15 @@ def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa
 
 def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):  # noqa: F811
     train(corpus, tmp_path, MIXES["xlm"], batch={"rows": 64, "device_rows": 64})
-    monkeypatch.setattr(billing, "SAMPLED_ROWS", 16)
+    monkeypatch.setattr(billing.sample, "SAMPLED_ROWS", 16)
     found, written = estimated(corpus, tmp_path)
     assert sum(found.values()) == pytest.approx(written["flops"], rel=0.03)  # 16 rows of 24 tokens are packed worse
 
 
 def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(billing, "HEAD", 25)
+    monkeypatch.setattr(billing.sample, "HEAD", 25)
     sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
-    for kind, own in billing.heads_of(sources, tmp_path).items():
+    for kind, own in heads_of(sources, tmp_path).items():
         for short, source in zip(own, sources[kind], strict=True):
             shard, whole = billing.open_shard(short.manifests[0]), billing.open_shard(source.manifests[0])
             size = len(shard.sentences) - 1
@@ -117,12 +122,12 @@ def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch): 
 
 
 def test_made_up_text_has_the_assumed_lines_and_fills_rows(paper, tmp_path):
-    sources = billing.made_up(tmp_path, 250002, 30)
+    sources = made_up(tmp_path, 250002, 30)
     for kind in ("mono", "bitext"):
         about = read_manifest(sources[kind][0].manifests[0])
         assert about["tokens"] / about["sentences"] == pytest.approx(30, rel=0.08)
-    run = billing.run_config(resolve_run(paper, "xlm-r"), 250002)
-    estimate = billing.estimate_training(run, sources, 1, "")
+    run = run_config(resolve_run(paper, "xlm-r"), 250002)
+    estimate = estimate_training(run, sources, 1, "")
     slots = run.batch.rows * run.batch.row_length * run.schedule.steps
     assert 0.9 * slots < estimate.seen["mmlm"].tokens < slots
     assert estimate.padding == pytest.approx(1 - estimate.seen["mmlm"].tokens / slots)
@@ -148,15 +153,15 @@ def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):  # no
     held = [*model.parameters(), *model.buffers(), *(w.grad for w in model.parameters() if w.grad is not None)]
     held += [own[key] for own in optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
     expected = sum(tensor.numel() * tensor.element_size() for tensor in held)
-    size = billing.size_of(values, VOCABULARY)
-    assert billing.state_bytes(size, "replicate", 1) == expected
+    size = size_of(values, VOCABULARY)
+    assert state_bytes(size, "replicate", 1) == expected
     assert size.all == sum(weight.numel() for weight in model.parameters())
     flat = 4 * size.trained
-    assert billing.state_bytes(size, "replicate", 8) == billing.state_bytes(size, "replicate", 1) + flat
-    cut = billing.state_bytes(size, "shard", 8)
+    assert state_bytes(size, "replicate", 8) == state_bytes(size, "replicate", 1) + flat
+    cut = state_bytes(size, "shard", 8)
     blocks = [w for key, w in model.named_parameters() if ".blocks." in key or "cross_attention." in key]
     assert size.sharded == sum(weight.numel() for weight in blocks)
-    assert cut < billing.state_bytes(size, "replicate", 8)
+    assert cut < state_bytes(size, "replicate", 8)
 
 
 @pytest.mark.parametrize(
@@ -184,19 +189,19 @@ def test_activations_are_those_that_autograd_keeps(precision, cross, dropout):
     own = [t for key, t in kept.items() if key not in weights and (t.shape[0] in (B, B * T))]
     measured = sum(tensor.untyped_storage().nbytes() for tensor in own) / (B * T)
     mask = 2 if precision == "bf16" else 4  # a CPU's masks are numbers
-    assert billing.activation_bytes(config, precision, cross, mask) == pytest.approx(measured, rel=0.05)
+    assert activation_bytes(config, precision, cross, mask) == pytest.approx(measured, rel=0.05)
 
 
 def test_what_does_not_fit_gets_rows_that_do(paper):
     values = resolve_run(paper, "xlm-r-large")
-    run, size = billing.run_config(values, 250002), billing.size_of(values, 250002)
+    run, size = run_config(values, 250002), size_of(values, 250002)
     room = 24e9
-    rows = billing.rows_that_fit(run, size, 64, room)
-    assert 0 < rows < run.batch.device_rows or billing.memory_bytes(run, size, 64) <= room
-    assert billing.memory_bytes(run, size, 64, rows) <= room < billing.memory_bytes(run, size, 64, rows + 1)
-    assert f"device_rows: {rows} " in billing.advice(run, size, 64, room)
-    assert "parallel: shard" in billing.advice(run, size, 64, 10.5e9)
-    assert "even one row" in billing.advice(run, size, 64, 1e9)
+    rows = rows_that_fit(run, size, 64, room)
+    assert 0 < rows < run.batch.device_rows or memory_bytes(run, size, 64) <= room
+    assert memory_bytes(run, size, 64, rows) <= room < memory_bytes(run, size, 64, rows + 1)
+    assert f"device_rows: {rows} " in advice(run, size, 64, room)
+    assert "parallel: shard" in advice(run, size, 64, 10.5e9)
+    assert "even one row" in advice(run, size, 64, 1e9)
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------
@@ -300,34 +305,34 @@ def test_mistakes_are_named(tmp_path, monkeypatch, machines, paper, repository):
     with pytest.raises(UserError, match=r"--config: .*'text'"):
         jobs.planned_jobs(["text"], ["all"])
     with pytest.raises(UserError, match="--machine: 'h300' is unknown; did you mean"):
-        billing.choose_rate(paper, machines, "h300", None, None)
+        choose_rate(paper, machines, "h300", None, None)
     with pytest.raises(UserError, match="--flops-per-second: 0 is no rate"):
-        billing.choose_rate(paper, machines, None, None, 0)
+        choose_rate(paper, machines, None, None, 0)
     with pytest.raises(UserError, match="--utilisation: 40 is not between"):
-        billing.choose_rate(paper, machines, "h100", 40, None)
+        choose_rate(paper, machines, "h100", 40, None)
     silent = {**machines, "machines": {"h100": {**machines["machines"]["h100"], "peak": {}}}}
     with pytest.raises(UserError, match=r"h100\.peak: no FLOP/s"):
-        billing.choose_rate(paper, silent, "h100", None, None)
-    volta = billing.choose_rate(paper, machines, "v100", None, None)
+        choose_rate(paper, silent, "h100", None, None)
+    volta = choose_rate(paper, machines, "v100", None, None)
     with pytest.raises(UserError, match=r"v100\.peak: no bf16, in which pretrain"):
         volta.of("bf16", "pretrain run=xlm-r")
-    slow = yaml.safe_load((repository / billing.MACHINES).read_text())
+    slow = yaml.safe_load((repository / MACHINES).read_text())
     slow["machines"]["h100"]["utilisation"] = 40
     (tmp_path / "config").mkdir()
     (tmp_path / "config/schemas").symlink_to(repository / "config/schemas")
-    (tmp_path / billing.MACHINES).write_text(yaml.safe_dump(slow))
+    (tmp_path / MACHINES).write_text(yaml.safe_dump(slow))
     with pytest.raises(UserError, match=r"machines\.yaml, machines\.h100\.utilisation: must be at most 1, is 40"):
-        billing.load_machines(tmp_path)
+        load_machines(tmp_path)
 
 
 # --- rates and prices ------------------------------------------------------------------------------------------------
 
 
 def test_the_rate_is_given_or_a_machine_s_or_measured(paper, machines, tmp_path):
-    assert billing.choose_rate(paper, machines, None, None, 2e14).of("fp32", "") == 2e14
-    assert billing.choose_rate(paper, machines, "a100", 0.5, None).of("bf16", "") == 156e12
+    assert choose_rate(paper, machines, None, None, 2e14).of("fp32", "") == 2e14
+    assert choose_rate(paper, machines, "a100", 0.5, None).of("bf16", "") == 156e12
     bare = dataclasses.replace(paper, root=tmp_path)
-    assert "assumed" in billing.choose_rate(bare, machines, None, None, None).source
+    assert "assumed" in choose_rate(bare, machines, None, None, None).source
     (tmp_path / "results/paper/runs/xlm-r").mkdir(parents=True)
     (tmp_path / "results/paper/runs/xlm-r/run.yaml").write_text("precision: bf16\n")
     for seed, rate in enumerate((8e14, 4e14, 6e14), start=1):
@@ -335,15 +340,15 @@ def test_the_rate_is_given_or_a_machine_s_or_measured(paper, machines, tmp_path)
         folder.mkdir(parents=True)
         content = {"flops_per_second": rate, "world_size": 4, "device": "a card"}
         (folder / "cost.json").write_text(json.dumps(content))
-    found = billing.choose_rate(bare, machines, None, None, None)
+    found = choose_rate(bare, machines, None, None, None)
     assert found.of("bf16", "") == 1.5e14
     assert found.source == (
         "measured in 3 trainings of this scale on a card; fp32 and memory as of NVIDIA H100 SXM 80 GB (assumed)"
     )
     assert found.of("fp32", "") == pytest.approx(0.4 * 66.9e12)  # a card's bf16 says nothing of its fp32
     small = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
-    assert billing.choose_rate(small, machines, None, None, None).by_precision == {"bf16": 1.5e14, "fp32": 1.5e14}
-    assert billing.choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.4 * 989.4e12)
+    assert choose_rate(small, machines, None, None, None).by_precision == {"bf16": 1.5e14, "fp32": 1.5e14}
+    assert choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.4 * 989.4e12)
 
 
 def job(number: int, rule: str, after: tuple[int, ...] = (), runtime: float = 0, **wildcards: str) -> jobs.Job:
@@ -414,7 +419,7 @@ def test_jobs_cost_what_follows_from_the_configuration(bills, bare, machines):
     assert finetuning.seconds == pytest.approx(start + 12 * 1.5e-3 * 5 * math.ceil(392702 / 32))
     assert finetuning.seconds > 3 * finetuning.flops / 989.4e12 and "1.5 ms a trained block" in finetuning.basis
     # what it keeps, while the new one is written: weights, moments, best weights
-    size = billing.size_of(resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
+    size = size_of(resolve_run(bare, "xlm-r") | {"objectives": [], "init": None}, 250002).all
     assert billing.KEPT_AFTER == Bookmark.seconds < finetuning.seconds
     assert finetuning.scratch == 2 * 4 * size * (3 + 1) and prediction.scratch == 0
     assert prediction.tokens == 15 * 5010 * 54
@@ -463,7 +468,7 @@ def test_a_fine_tuning_in_bf16_holds_copies_of_the_weights(bare, machines):
     def priced(precision: str) -> billing.Bill:
         pricing = billing.Pricing(bare, machines, rate_of(machines), Path("none"))
         own, run = billing.Bill(SOME[4], devices=1), resolve_run(bare, "xlm-r")
-        pricing.finish_finetuning(own, billing.run_config(run, 250002).model, run, {"precision": precision}, 0, 0)
+        pricing.finish_finetuning(own, run_config(run, 250002).model, run, {"precision": precision}, 0, 0)
         return own
 
     assert priced("bf16").memory == priced("fp32").memory * 18 / 16

@@ -17,8 +17,9 @@ import predict
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.heads import mean_states
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.rows import sentence_rows
+from engine.shape import ModelConfig
 from engine.tokenizer import Tokenizer
 from plan.check_tasks import check_task
 from plan.load import load_config

@@ -13,10 +13,12 @@ import yaml
 
 import evaluate_claims
 import make_ledger
+import plan.check_claims
 import report.verdicts
 from common.errors import UserError
 from made_up import entry, write_score
 from plan import claims
+from plan.check_claims import check_claims, differences
 from plan.claimed import all_needs, claim_needs, untestable
 from plan.load import load_config
 from plan.needs import canonical_run, needs
@@ -34,7 +36,7 @@ from report.intervals import (
 from report.ledger import control_words, unseen_words
 from report.measured import MARKS, Evidence
 from report.scores import packed_items
-from report.tables import PUBLISHED_ERROR, XTREME, read_rows
+from report.table_spec import PUBLISHED_ERROR, XTREME, read_rows
 from report.verdicts import evaluate, link_words, measured_words, to_json
 
 # --- the interval -----------------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ def judge(config, roots, **claim):
     kind = claims.kind_of(claim)
     links = 1 if kind == "cost" else len(claims.links_of(claim, config.tasks))
     claim.setdefault("published", {"difference": [None] * links})
-    claims.check_claims([claim], config.runs, config.tasks, ["ernie-m"])
+    check_claims([claim], config.runs, config.tasks, ["ernie-m"])
     return evaluate(config, Evidence(config, *roots), claim)
 
 
@@ -881,8 +883,8 @@ def test_published_differences_are_those_of_the_printed_cells(repository, config
     quoted = 0
     for claim in config.claims:
         links = claims.links_of(claim, config.tasks)
-        cells = claims.quoted(repository, claim)
-        for link, difference, pair in zip(links, claims.differences(claim["published"]), cells, strict=False):
+        cells = plan.check_claims.quoted(repository, claim)
+        for link, difference, pair in zip(links, differences(claim["published"]), cells, strict=False):
             if difference is None or pair is None:
                 continue
             lower = claims.kind_of(claim) == "gap" or any(m.metric == "error-rate" for m in claims.measures_of([link]))
@@ -903,7 +905,7 @@ def test_a_difference_from_a_cell_that_is_wrong_says_so(repository, config):
         shared = published.get("cells", {})
         cells = [{**shared, **(cell or {})} for cell in (published["better"], *published["than"])]
         firsts = cells if "ordering" in claim else [cells[0]] * len(cells)
-        for above, below, pair in zip(firsts, cells[1:], claims.quoted(repository, claim), strict=False):
+        for above, below, pair in zip(firsts, cells[1:], plan.check_claims.quoted(repository, claim), strict=False):
             if pair is None:
                 continue
             right = corrected(errata, above, pair[0]), corrected(errata, below, pair[1])
@@ -945,7 +947,7 @@ def test_a_tie_is_half_of_the_median_lead_that_is_quoted(repository, config):
         kind = claims.kind_of(claim)
         if kind in ("better", "gap", "ordering", "settings"):
             test = claim[kind]
-            leads += claims.differences(claim["published"]) if "xtreme" in test or test["task"] in tasks else []
+            leads += differences(claim["published"]) if "xtreme" in test or test["task"] in tasks else []
     tie = yaml.safe_load((repository / "config/claims.yaml").read_text())["tie"]
     assert tie == pytest.approx(np.median(leads) / 2) and len(leads) > 30
     used = [link for claim in config.claims for link in claims.links_of(claim, config.tasks)]
@@ -1077,4 +1079,4 @@ def test_a_quoted_cell_that_is_not_printed(repository):
         "published": {"difference": 1.0, "cells": cell, "better": {"model": "exp9"}, "than": [{"model": "x"}]},
     }
     with pytest.raises(UserError, match=r"claim good, published: ernie-m/table-06\.csv has 0 rows of .*exp9"):
-        claims.quoted(Path(repository), claim)
+        plan.check_claims.quoted(Path(repository), claim)

@@ -27,10 +27,24 @@ from plan.needs import canonical_run, comparison_digest
 from plan.recipes import recipe_of, resolve_recipe
 from plan.runs import resolve_run
 from report import comparisons
+from report.comparison_cells import (
+    OURS,
+    PRINTED,
+    SCALE,
+    Comparison,
+    Value,
+    as_written,
+    flops_by_papers,
+    flops_of_ours,
+    is_printed,
+    parameters,
+    written,
+)
 from report.comparison_html import render_html
 from report.comparison_words import rows_of
-from report.comparisons import OURS, PRINTED, SCALE, is_printed, written
-from report.tables import Context, build, load_context, load_spec
+from report.context import Context, load_context
+from report.table_spec import load_spec
+from report.tables import build
 from test_cost import loaded, paper, seen_by, total  # noqa: F401  (fixtures)
 
 ITEMS = {
@@ -66,11 +80,11 @@ def context_of(root: Path, scale: str = "mini", **overrides: object) -> Context:
     return context
 
 
-def compared(root: Path, item: str, scale: str = "mini", **overrides: object) -> comparisons.Comparison:
+def compared(root: Path, item: str, scale: str = "mini", **overrides: object) -> Comparison:
     return comparisons.build(load_spec(root / f"config/tables/{item}.yaml"), context_of(root, scale, **overrides))
 
 
-def cell(comparison: comparisons.Comparison, row: str, column: str, source: str, block: str = "") -> comparisons.Value:
+def cell(comparison: Comparison, row: str, column: str, source: str, block: str = "") -> Value:
     [found] = [
         line.cells[comparison.columns.index(column)]
         for one in comparison.blocks
@@ -281,7 +295,7 @@ def test_the_papers_recipes_are_those_that_the_plan_resolves(bare, item):
     for column in load_spec(bare / f"config/tables/{item}.yaml")["compare"]["hyperparameters"]["columns"]:
         run, task, setting = column["run"], column["task"], column["setting"]
         resolved = resolve_recipe(config, task, setting, recipe_of(config, run))["recipe"]
-        own = comparisons.as_written(config, run, task, setting).recipe
+        own = as_written(config, run, task, setting).recipe
         assert own | {"precision": "bf16"} == {key: value for key, value in resolved.items() if key != "name"}
 
 
@@ -327,7 +341,7 @@ def gated_bias_by_hand(layers: int, h: int, heads: int) -> int:
 )
 def test_parameters_are_those_by_hand(bare, run, expected):
     config = load_config(bare, {"scale": "paper"})
-    found = comparisons.parameters(comparisons.as_written(config, run))
+    found = parameters(as_written(config, run))
     if run == "mbert":  # and the judge of two neighbours
         assert 0 <= found - expected < 600_000
     else:
@@ -343,23 +357,21 @@ def test_xlm_r_base_has_the_parameters_of_transformers(bare):
         theirs = transformers.XLMRobertaForMaskedLM(config)
     tied = {id(weight): weight.numel() for weight in theirs.parameters()}
     segment = theirs.roberta.embeddings.token_type_embeddings.weight.numel()  # one vector, which ours has not
-    ours = comparisons.as_written(load_config(bare, {"scale": "paper"}), "xlm-r")
+    ours = as_written(load_config(bare, {"scale": "paper"}), "xlm-r")
     output = theirs.lm_head.decoder.weight
     untied = output.numel() if output is not theirs.roberta.embeddings.word_embeddings.weight else 0
     bias = theirs.lm_head.decoder.bias.numel() if theirs.lm_head.decoder.bias is not theirs.lm_head.bias else 0
-    assert comparisons.parameters(ours) == sum(tied.values()) - segment - untied - bias
+    assert parameters(ours) == sum(tied.values()) - segment - untied - bias
 
 
 def test_flops_are_those_of_the_cost_module(bare, loaded):  # noqa: F811
     config = load_config(bare, {"scale": "paper"})
     for run in ("xlm-r", "xlm-e-base", "infoxlm-base"):
-        own = comparisons.as_written(config, run)
-        assert comparisons.flops_of_ours(own) == pytest.approx(total(loaded(run)), rel=1e-12)
-        assert comparisons.flops_by_papers(own) == pytest.approx(total(loaded(run), "papers"), rel=1e-12)
+        own = as_written(config, run)
+        assert flops_of_ours(own) == pytest.approx(total(loaded(run)), rel=1e-12)
+        assert flops_by_papers(own) == pytest.approx(total(loaded(run), "papers"), rel=1e-12)
     # objectives that take turns see half of the steps each
-    assert comparisons.flops_of_ours(comparisons.as_written(config, "veco-large")) == pytest.approx(
-        total(loaded("veco-large")) / 2, rel=1e-12
-    )
+    assert flops_of_ours(as_written(config, "veco-large")) == pytest.approx(total(loaded("veco-large")) / 2, rel=1e-12)
 
 
 def write_training(root: Path, run: str, seed: int, flops: float) -> None:

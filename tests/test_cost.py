@@ -10,8 +10,8 @@ import resolve_run
 from engine import cost
 from engine.config import RunConfig, load_run
 from engine.cost import Pass, Seen
-from engine.model import ModelConfig
 from engine.options import DESCRIPTIONS
+from engine.shape import ModelConfig
 from plan.load import load_config
 from test_every_mix import MIXES, train
 from test_pretrain import corpus  # noqa: F401  (a fixture)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from engine.config import ObjectiveConfig
-from engine.corruption import MaskSpec, corrupt, select
+from engine.config import MaskSpec, ObjectiveConfig
+from engine.corruption import corrupt, select
 from engine.data import FORMS, SHORTEST, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
 from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform

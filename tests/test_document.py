@@ -14,9 +14,11 @@ import made_up
 import make_document
 import plot_figure
 from common.errors import UserError
+from report.context import Context, load_context
 from report.figures import draw
 from report.table_latex import render_latex
-from report.tables import Context, build, column_setting, load_context, load_spec
+from report.table_spec import load_spec
+from report.tables import build, column_setting
 
 TABLES = ("parallax/summary", "ernie-m/table-01", "ernie-m/table-08", "ppa/table-02", "veco/table-10")
 FIGURE = "xlm-e/figure-03"

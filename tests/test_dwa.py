@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from common.errors import UserError
-from engine.config import ObjectiveConfig
-from engine.corruption import MaskSpec
+from engine.config import MaskSpec, ObjectiveConfig
 from engine.dist import Ranks
 from engine.objectives import dwa
 from engine.objectives.base import Batch

@@ -9,10 +9,11 @@ from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig, build, load_run
 from engine.masks import boolean_mask
-from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig
+from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
+from engine.shape import ModelConfig
 from plan.load import load_config
 from plan.runs import resolve_run
 from small_corpus import LANGUAGES, VOCABULARY

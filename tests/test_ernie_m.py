@@ -9,8 +9,7 @@ import torch.nn.functional as F
 
 from common.errors import UserError
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
-from engine.config import ObjectiveConfig
-from engine.corruption import MaskSpec
+from engine.config import MaskSpec, ObjectiveConfig
 from engine.data import FIRST_POSITION, Rows, Source
 from engine.dist import Ranks
 from engine.masks import block_mask, boolean_mask

@@ -20,7 +20,8 @@ from build_world import build_world
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, save_weights
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
+from engine.shape import ModelConfig
 from engine.tokenizer import Tokenizer
 from plan.load import load_config
 from plan.recipes import bitext_settings, resolve_recipe, setting_jobs, task_languages, trained_as

@@ -34,11 +34,12 @@ from engine.checkpoint import describe_model, load_encoder, load_weights, save_w
 from engine.config import RunConfig
 from engine.data import Source
 from engine.heads import HEADS, encode, language_number
-from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, RelativeBias
+from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
 from engine.objectives.rtd import DiscriminatorHead
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows, sentence_rows
+from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
 from plan.config import Config
 from plan.load import load_config

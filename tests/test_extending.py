@@ -15,6 +15,7 @@ from plan.load import load_config
 from plan.needs import unfit
 from plan.runs import not_here, resolve_run, vocabulary_path, weights_path
 from report import comparisons
+from report.comparison_cells import OURS, SCALE
 from test_dag import copy_tree, edit, snakemake
 
 pytestmark = pytest.mark.dag
@@ -162,7 +163,7 @@ def test_what_a_checkpoint_cost_nobody_knows(shown):
     reason = "mine is a checkpoint: what it cost is not known"
     assert cost_unknown(config, "from-mine") == reason and cost_unknown(config, "ernie-m-base") is None
     cells = comparisons._flops("flops.ours", {}, "from-mine", "1.0", "", SimpleNamespace(config=config), True)
-    assert [cells[name].reason for name in (comparisons.OURS, comparisons.SCALE)] == [reason, reason]
+    assert [cells[name].reason for name in (OURS, SCALE)] == [reason, reason]
     claim = next(claim for claim in config.claims if "cost" in claim)
     assert untestable(config, claim) is None
     text = json.dumps(claim).replace(next(iter(plan.claims.runs_of(claim))), "from-mine")

@@ -25,8 +25,9 @@ from plan.load import load_config
 from plan.needs import canonical_run, unfit
 from plan.recipes import resolve_recipe, task_languages
 from plan.runs import resolve_run, with_ancestors
+from report.context import load_context
 from report.scores import read_score_file
-from report.tables import build, load_context
+from report.tables import build
 from split_corpus import pair_suffixes
 from tasks import word_alignment
 from test_dag import copy_tree, planned, snakemake

@@ -24,13 +24,15 @@ import plot_training
 import report.figures
 from common.errors import UserError
 from plan import claims
+from plan.check_claims import differences
 from plan.claimed import all_needs
 from plan.load import load_config
 from plan.needs import diagram_digest, figure_trainings
 from plan.runs import resolve_run, trained_run
 from report import figure_curves, figure_masks, figure_simulation, figure_style, objective_trace, simulate_intervals
+from report.context import Context
 from report.figures import missing_lines
-from report.tables import Context, load_spec
+from report.table_spec import load_spec
 
 
 @pytest.fixture
@@ -823,7 +825,7 @@ def made_up_ledger(config) -> dict:
     """Every claim of the repository at two scales, one of them without intervals."""
     rows = []
     for place, claim in enumerate(config.claims):
-        published = claims.differences(claim["published"])
+        published = differences(claim["published"])
         own = [{"estimate": 3.0 * (-1) ** place + i, "interval": [-4.0 + i, 9.0]} for i in range(len(published))]
         bare = [{"estimate": 0.5 * place, "interval": None}] * len(published)
         by_scale = {"mini": {"links": own if place % 3 else []}, "mini-2": {"links": bare}}

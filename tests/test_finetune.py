@@ -23,8 +23,9 @@ from common.errors import UserError
 from engine.answers import Question
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.heads import ClassificationHead, TaggingHead, classify, encode, mean_states, tag
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.rows import cut_pair, pad, pair_rows, shuffled_batches, tag_windows
+from engine.shape import ModelConfig
 from engine.tokenizer import UNK, Tokenizer
 from resolved import files_of
 from tasks import ud_pos, xnli

@@ -20,7 +20,8 @@ import finetune_retrieval as retrieval
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
+from engine.shape import ModelConfig
 from engine.tokenizer import Tokenizer
 from tasks.recipe import load_recipe
 from test_finetune import Killed, killed_after

@@ -29,9 +29,10 @@ from engine.checkpoint import describe_model, load_encoder, load_weights, save_w
 from engine.config import InitConfig
 from engine.formats import FORMATS, HEAD_KINDS, from_foreign, to_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
-from engine.model import Encoder, MaskedLanguageModelHead, ModelConfig, RelativeBias
+from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
+from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from import_checkpoint import find_weights, read_config, read_tensors
 from training.initial import fitted, load_initial_weights

@@ -33,7 +33,8 @@ from plan.recipes import (
     trained_as,
 )
 from plan.runs import lineage, pretrain_seed, resolve_run, trained_run, with_ancestors
-from report.tables import load_context, why_missing
+from report.context import load_context
+from report.tables import why_missing
 
 
 @pytest.fixture(scope="module")
@@ -598,11 +599,14 @@ def test_a_scale_that_leaves_an_objective_without_data_says_so(mini):
 
 def test_local_imports_follow_every_way_of_importing(tmp_path):
     (tmp_path / "package").mkdir()
+    (tmp_path / "room").mkdir()
     for name, text in {
         "script.py": "import os, first\nfrom package import (\n    second,\n    third as other,\n)\n",
         "first.py": "def late():\n    from fourth import x\n",
-        "fourth.py": "import script\n",
-        "package/__init__.py": "",
+        "fourth.py": "import script\nfrom room import sixth\n",
+        "package/__init__.py": "NAME = 1\n",
+        "room/__init__.py": '"""What lies here."""\n',
+        "room/sixth.py": "",
         "package/second.py": "from package.third import y\n",
         "package/third.py": "import json\n",
         "package/unused.py": "",
@@ -611,6 +615,7 @@ def test_local_imports_follow_every_way_of_importing(tmp_path):
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = local_imports(tmp_path / "script.py")
     expected = ["first.py", "fourth.py", "package/__init__.py", "package/second.py", "package/third.py"]
+    expected.append("room/sixth.py")  # and not the words over its room
     assert found == [str(tmp_path / name) for name in expected]
 
 

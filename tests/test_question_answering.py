@@ -10,8 +10,9 @@ from torch import nn
 from common.errors import UserError
 from engine.answers import Question, squad_exact_match, squad_f1
 from engine.heads import AnswerHead, answer, best_span
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.rows import AnswerWindow, answer_labels, answer_windows, most_context
+from engine.shape import ModelConfig
 from engine.tokenizer import BOS, EOS, Tokenizer, trimmed
 from finetune import switched_questions
 from tasks.squad import read_squad

@@ -19,9 +19,10 @@ from plan.evidence import is_current, score_hash, training_paths
 from plan.load import load_config
 from plan.recipes import recipe_of
 from plan.runs import resolve_run
+from report.context import load_context
 from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown
-from report.tables import build, load_context
+from report.tables import build
 from report.trainings import read_training
 from test_dag import copy_tree, edit, planned, snakemake
 

@@ -11,8 +11,7 @@ from torch.nn.attention.flex_attention import create_mask
 from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.attention_rules import full, own_side_so_far
-from engine.config import ObjectiveConfig
-from engine.corruption import MaskSpec
+from engine.config import MaskSpec, ObjectiveConfig
 from engine.data import FIRST_POSITION, Mixture, Rows, Source
 from engine.dist import Ranks
 from engine.masks import block_mask, boolean_mask

@@ -178,7 +178,7 @@ def test_a_training_takes_the_nodes_that_its_size_asks_for(configuration):
 def test_rough_flops_are_near_the_counted_ones(configuration):
     """By the closed form of engine/cost.py for a run of one objective whose rows are full: XLM-R."""
     from engine.cost import Pass, ours
-    from engine.model import ModelConfig
+    from engine.shape import ModelConfig
 
     run = resolve_run(configuration, "xlm-r")
     tokens = run["schedule"]["steps"] * run["batch"]["rows"] * run["batch"]["row_length"]

@@ -18,28 +18,14 @@ from common.errors import UserError
 from plan.claimed import all_needs
 from plan.load import load_config
 from plan.needs import canonical_run, needs
+from report.context import Context, load_context
 from report.latex import escape
 from report.scores import Summary
 from report.table_latex import OURS_ONLY, panels_of, render_latex
+from report.table_spec import AVERAGE, GAP, XTREME, load_spec, paper_names, split_setting
 from report.table_text import plain, render_csv, render_markdown, tidy_rows
 from report.table_words import DIRECTION_WORDS, language_notes, published_cell, reproduced_cell, row_notes, spans_of
-from report.tables import (
-    AVERAGE,
-    GAP,
-    XTREME,
-    Cell,
-    Context,
-    Group,
-    Row,
-    Table,
-    build,
-    load_context,
-    load_spec,
-    make_column,
-    mark_best,
-    paper_names,
-    split_setting,
-)
+from report.tables import Cell, Group, Row, Table, build, make_column, mark_best
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PUBLISHED = sorted(f"{path.parent.name}/{path.stem}" for path in (REPOSITORY / "config/published").glob("*/*.csv"))

@@ -27,7 +27,7 @@ from common.atomic import SUMS
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.heads import encode
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.rows import answer_windows, pair_rows, sentence_rows
 from engine.sentencepiece_file import (
     BPE,
@@ -39,6 +39,7 @@ from engine.sentencepiece_file import (
     read_sentencepiece,
     to_bytes,
 )
+from engine.shape import ModelConfig
 from engine.shards import open_shards
 from engine.tokenizer import (
     BOS,

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from common.errors import UserError
-from engine.config import BatchConfig, ObjectiveConfig, RunConfig, load_run
-from engine.corruption import MaskSpec
+from engine.config import BatchConfig, MaskSpec, ObjectiveConfig, RunConfig, load_run
 from engine.dist import Ranks
-from engine.model import ModelConfig
 from engine.objectives import OBJECTIVES
+from engine.shape import ModelConfig
 from engine.shards import write_shard
 from plan.load import load_config
 from plan.runs import resolve_run

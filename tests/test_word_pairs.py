@@ -9,9 +9,10 @@ import torch
 
 from engine.heads import align_words, encode, mean_states
 from engine.mining import best_threshold
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.retrieval import mined
 from engine.rows import word_pairs
+from engine.shape import ModelConfig
 from engine.tokenizer import BOS, EOS, UNK, Tokenizer
 from engine.transport import transport, transport_links, word_links
 from predict import mine

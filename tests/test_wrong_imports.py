@@ -12,8 +12,9 @@ from engine.beam import translate_rows
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.formats import FORMATS, from_foreign, model_of
 from engine.heads import ClassificationHead, classify, mean_states
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.sentencepiece_file import from_tokenizer_json
+from engine.shape import ModelConfig
 from engine.tokenizer import read_json
 from test_beam import seq2seq
 from test_import import CONFIGS, made

@@ -13,15 +13,15 @@ from common.errors import UserError
 from engine import attention
 from engine.attention import DistanceTable, Gate, attend, distance_biases, distance_buckets
 from engine.attention_rules import Tokens, full
-from engine.config import ObjectiveConfig, build
-from engine.corruption import MaskSpec
+from engine.config import MaskSpec, ObjectiveConfig, build
 from engine.dist import Ranks
 from engine.masks import block_mask, boolean_mask
-from engine.model import Encoder, RelativeBias
+from engine.model import Encoder
 from engine.objectives import OBJECTIVES, mlm, rtd
 from engine.objectives.base import Batch
 from engine.objectives.sampling import draws
 from engine.randomness import uniform
+from engine.shape import RelativeBias
 from pretrain import backward
 from small_corpus import VOCABULARY
 from small_engine import CONFIG, batches_of, double, model_of, run_of  # noqa: F401

@@ -12,13 +12,12 @@ from torch import Tensor, nn
 import pretrain
 import training.assembly
 from engine import attention
-from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
-from engine.corruption import MaskSpec
+from engine.config import BatchConfig, MaskSpec, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
 from engine.data import Mixture, Source
 from engine.dist import Ranks
-from engine.model import ModelConfig, RelativeBias
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch, whole_width
+from engine.shape import ModelConfig, RelativeBias
 from small_corpus import VOCABULARY, plan_rows, write_corpus
 from training.assembly import PretrainingModel, build_mixture, tell_sources
 from training.readings import read

@@ -13,7 +13,7 @@ from engine import attention, attention_rules
 from engine.attention import DistanceTable, Gate, attend, in_segments
 from engine.attention_rules import Tokens, full, own_side
 from engine.masks import Mask, Segments, block_mask, boolean_mask, segment_ends
-from engine.model import RelativeBias
+from engine.shape import RelativeBias
 
 B, H, K = 3, MODEL.heads, MODEL.width // MODEL.heads
 WHOLE, BROKEN = 256, 160  # columns: two of FlexAttention's blocks, as training has them; and a part of a block

@@ -94,7 +94,7 @@ def lines(config: Config, cores: int) -> list[str]:
 
 
 def main() -> None:
-    from bill import settings_of
+    from billing.jobs import settings_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as Snakemake's: scale=smoke")

@@ -26,7 +26,7 @@ from report.audit_checks import (
 )
 from report.audit_numbers import shown
 from report.audit_statements import Statement, check_statements, lines_of
-from report.tables import read_rows
+from report.table_spec import read_rows
 
 
 def examine(audit: Audit) -> Audit:

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from billing import jobs as graph
+from billing.jobs import settings_of
 from common.atomic import write_text
+from common.columns import lined_up
 from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
 from plan.config import Config
@@ -67,21 +69,6 @@ def time_words(seconds: float) -> str:
         if seconds >= 2 * length or (unit == "min" and seconds >= 60):
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def lined_up(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is the heading, the first column text."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        cells = [
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-        if number == 0:
-            lines.append("  ".join("-" * width for width in widths))
-    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -377,24 +364,18 @@ def main() -> None:
     with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
         asked = other.submit(graph.planned_jobs, args.config, args.targets)
         from billing import pricing as billing
+        from billing.machines import choose_rate, load_machines
 
         found, done = asked.result()
     config = load_config(".", settings_of(args.config))
 
-    machines = billing.load_machines(Path("."))
-    rate = billing.choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
+    machines = load_machines(Path("."))
+    rate = choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
     bills = billing.price(config, machines, rate, found)
     text, critical = report(bills, done, config, rate, limits)
     if args.csv:
         write_text(args.csv, as_csv(bills, critical))
     print(text, end="")
-
-
-def settings_of(overrides: Sequence[str]) -> dict:
-    """--config as Snakemake reads it."""
-    from snakemake.cli import parse_config
-
-    return parse_config(overrides)
 
 
 def parse_arguments() -> argparse.Namespace:

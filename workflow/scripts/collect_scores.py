@@ -13,8 +13,8 @@ from common.errors import UserError, run_main
 from plan.claimed import claim_paths
 from plan.config import Config
 from plan.evidence import score_hash
+from report.context import add_context_arguments, load_context
 from report.scores import Score, group_paths, load_results
-from report.tables import add_context_arguments, load_context
 
 IDENTITY = ["scale", "run", "task", "setting", "language", "metric", "layer", "direction", "update"]
 COLUMNS = [*IDENTITY, "epoch", "value", "seed", "n", "chance", "task_version", "run_hash"]

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bill import lined_up, settings_of
+from billing.jobs import settings_of
+from common.columns import lined_up
 from common.errors import UserError, run_main
 from common.yamlfiles import check_known
 from plan.config import Config

@@ -22,9 +22,10 @@ from engine.assembly import decoder_of_veco
 from engine.config import RunConfig
 from plan.runs import resolve_run
 from plan.translators import FROM_WEIGHTS, resolve_translator
+from report.context import Context, add_context_arguments, load_context
 from report.figure_style import STYLE, save, title_of
 from report.objective_trace import MASK, SPECIALS, VOCABULARY, Output, Part, Pass, Trace, trace_head, trace_objective
-from report.tables import Context, add_context_arguments, load_context, load_spec
+from report.table_spec import load_spec
 
 WIDTH = 6.8  # all lengths are inches
 LEFT, TOKENS, GAP = 0.1, 5.0, 0.12  # margin, the row of tokens, between the row and the matrices

@@ -8,9 +8,10 @@ import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 
 from common.errors import run_main
+from report.context import Context, add_context_arguments, load_context
 from report.figure_style import COLOURS, MARKERS, SIZE_INCHES, STYLE, dress, nothing_to_draw, save
 from report.ledger import read_ledger
-from report.tables import Context, add_context_arguments, load_context, load_spec
+from report.table_spec import load_spec
 
 COLUMNS = 2
 LINE_INCHES = 0.19

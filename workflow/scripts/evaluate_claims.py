@@ -15,8 +15,9 @@ from pathlib import Path
 from common.atomic import write_json
 from common.errors import run_main
 from plan.load import load_config
+from report.context import add_context_arguments, parse_overrides
 from report.measured import Evidence
-from report.tables import add_context_arguments, paper_names, parse_overrides
+from report.table_spec import paper_names
 from report.verdicts import corrected, counts_of, evaluate, scale_words, to_json
 
 

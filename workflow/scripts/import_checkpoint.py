@@ -29,7 +29,7 @@ from common.identity import commit_id, run_hash
 from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
 from engine.formats import from_foreign, model_of
-from engine.model import ModelConfig
+from engine.shape import ModelConfig
 from engine.tokenizer import import_tokenizer
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

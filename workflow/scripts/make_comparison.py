@@ -13,6 +13,7 @@ from pathlib import Path
 from common.atomic import write_text
 from common.errors import run_main
 from report import latex
+from report.comparison_cells import OURS, PRINTED, SCALE, Comparison, Row, Value
 from report.comparison_html import render_html
 from report.comparison_words import (
     ROOM,
@@ -30,9 +31,10 @@ from report.comparison_words import (
     unit_of,
     unit_words,
 )
-from report.comparisons import OURS, PRINTED, SCALE, Comparison, Row, Value, build
+from report.comparisons import build
+from report.context import add_context_arguments, item_name, label, load_context
+from report.table_spec import load_spec
 from report.table_words import MISSING
-from report.tables import add_context_arguments, item_name, label, load_context, load_spec
 
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
 

@@ -13,24 +13,11 @@ from typing import NamedTuple
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from report import comparisons, latex
+from report.context import Context, add_context_arguments, citations, item_name, label, load_context, scale_words
 from report.figures import missing_lines
 from report.scores import group_paths
-from report.tables import (
-    AVERAGE,
-    GAP,
-    OTHERS,
-    Context,
-    Table,
-    add_context_arguments,
-    build,
-    citations,
-    item_name,
-    label,
-    load_context,
-    paper_names,
-    read_rows,
-    scale_words,
-)
+from report.table_spec import AVERAGE, GAP, OTHERS, paper_names, read_rows
+from report.tables import Table, build
 
 SUMMARY = "parallax/summary"  # opens the document
 SECTIONS = (

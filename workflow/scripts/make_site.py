@@ -17,6 +17,15 @@ from common.atomic import write_text
 from common.errors import UserError, run_main
 from plan.figure_specs import WITHOUT_RUNS
 from report import comparisons
+from report.context import (
+    Context,
+    add_context_arguments,
+    citations,
+    item_name,
+    load_context,
+    load_expected,
+    scale_words,
+)
 from report.html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
 from report.ledger import (
     control_words,
@@ -29,22 +38,9 @@ from report.ledger import (
 )
 from report.scores import BY_UPDATE, group_paths, read_content
 from report.table_html import file_list, html_table
+from report.table_spec import LESS_IS_BETTER, SCALE_LANGUAGES, paper_names, read_rows
 from report.table_words import MISSING
-from report.tables import (
-    LESS_IS_BETTER,
-    SCALE_LANGUAGES,
-    Context,
-    add_context_arguments,
-    build,
-    citations,
-    column_setting,
-    item_name,
-    load_context,
-    load_expected,
-    paper_names,
-    read_rows,
-    scale_words,
-)
+from report.tables import build, column_setting
 from report.trainings import Points, Training, read_training
 
 SUMMARY = "parallax/summary"  # the first table

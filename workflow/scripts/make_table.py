@@ -9,15 +9,12 @@ from pathlib import Path
 
 from common.atomic import write_text
 from common.errors import run_main
+from report.context import add_context_arguments, load_context
 from report.table_html import render_html
 from report.table_latex import render_latex
+from report.table_spec import load_spec
 from report.table_text import render_csv, render_markdown
-from report.tables import (
-    add_context_arguments,
-    build,
-    load_context,
-    load_spec,
-)
+from report.tables import build
 
 RENDER = {"latex": render_latex, "csv": render_csv, "markdown": render_markdown, "html": render_html}
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from common.errors import run_main
+from report.context import add_context_arguments, load_context
 from report.figure_style import save
 from report.figures import draw
-from report.tables import add_context_arguments, load_context, load_spec
+from report.table_spec import load_spec
 
 
 def main() -> None:

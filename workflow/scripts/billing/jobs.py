@@ -215,3 +215,10 @@ def wall_time(
             if not left[other]:
                 wait(other)
     return now, {key: limits[key] - least[key] for key in limits}
+
+
+def settings_of(overrides: Sequence[str]) -> dict:
+    """--config as Snakemake reads it."""
+    from snakemake.cli import parse_config
+
+    return parse_config(overrides)

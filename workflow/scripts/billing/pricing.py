@@ -9,394 +9,44 @@ config/machines.yaml or in the constants here.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 import statistics
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from billing.jobs import Job
-from common.errors import UserError
+from billing.machines import Rate
+from billing.memory import activation_bytes, advice, memory_bytes, size_of
+from billing.sample import Estimate, estimate_training, heads_of, made_up, run_config
 from common.identity import content_hash, run_hash
-from common.typed import build
-from common.yamlfiles import did_you_mean, read_yaml
 from corpus.sampling import plan as sampling_plan
 from corpus.sampling import sources_of_run, write_plan
 from engine import cost
-from engine.config import ObjectiveConfig, RunConfig
-from engine.cost import Pass, Seen
+from engine.config import RunConfig
+from engine.cost import Pass
 from engine.data import Source
-from engine.dist import Ranks
-from engine.model import ModelConfig
-from engine.objectives import OBJECTIVES
-from engine.objectives.mlm import CHUNK
-from engine.options import DESCRIPTIONS
-from engine.shards import open_shard, read_manifest, write_shard
+from engine.shape import ModelConfig
+from engine.shards import read_manifest
 from plan.allocation import allocated
 from plan.claimed import counted_data
 from plan.config import Config
 from plan.data import data_of_runs
 from plan.datasets import bitext_ids, mono_ids
 from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
-from plan.runs import data_languages, resolve_run, vocabulary_size
-from plan.schemas import check_schema
+from plan.runs import resolve_run
 from plan.translators import decoder_of, resolve_translator
+from plan.vocabulary import vocabulary_size
 from training.assembly import (
-    COUNTED,
-    PretrainingModel,
-    build_mixture,
-    frozen_weights,
-    next_batches,
     read_plan,
-    seen_in,
-    tell_sources,
 )
-
-MACHINES = "config/machines.yaml"
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Machines
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Floating-point operations per second of one device in a training, and where the number is from."""
-
-    by_precision: dict[str, float]
-    source: str
-    machine: str
-    memory: float  # bytes of one device
-
-    @property
-    def words(self) -> str:
-        def rate_words(rate: float) -> str:
-            return f"{rate / 1e12:.4g} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.4g} GFLOP/s"
-
-        rates = {rate_words(rate) for rate in self.by_precision.values()}
-        if len(rates) == 1:
-            return f"{rates.pop()} a device, {self.source}"
-        each = " and ".join(f"{rate_words(rate)} in {key}" for key, rate in sorted(self.by_precision.items()))
-        return f"{each} a device, {self.source}"
-
-    def of(self, precision: str, what: str) -> float:
-        if precision not in self.by_precision:
-            raise UserError(
-                f"{MACHINES}, machines.{self.machine}.peak: no {precision}, in which {what} computes; choose another "
-                "machine, or give --flops-per-second"
-            )
-        return self.by_precision[precision]
-
-
-def load_machines(root: Path) -> dict:
-    content = read_yaml(root / MACHINES, MACHINES)
-    check_schema(root, content, "machines", MACHINES)
-    for kind, name in content["default"].items():
-        if name not in content["machines"]:
-            raise UserError(
-                f"{MACHINES}, default.{kind}: '{name}' is unknown; {did_you_mean(name, content['machines'])}"
-            )
-    return content
-
-
-def choose_rate(
-    config: Config, machines: dict, name: str | None, utilisation: float | None, flops_per_second: float | None
-) -> Rate:
-    """The given rate; else that of the named machine; else what earlier trainings of this scale reached; else that of
-    the default machine."""
-    known = machines["machines"]
-    if name is not None and name not in known:
-        raise UserError(f"--machine: '{name}' is unknown; {did_you_mean(name, known)}")
-    chosen = name or machines["default"]["gpu" if asks_for_gpus(config) else "cpu"]
-    machine = known[chosen]
-    if flops_per_second is not None:
-        if flops_per_second <= 0:
-            raise UserError(f"--flops-per-second: {flops_per_second:g} is no rate; give a positive number, as 2e14")
-        return Rate(dict.fromkeys(("bf16", "fp32"), flops_per_second), "given", chosen, machine["memory"])
-    share = machine["utilisation"] if utilisation is None else utilisation
-    if not 0 < share <= 1:
-        raise UserError(f"--utilisation: {share:g} is not between 0 and 1")
-    rates = {precision: share * peak for precision, peak in machine["peak"].items()}
-    if name is None and utilisation is None and (found := measured_rate(config)):
-        measured, source = found
-        if machine["device"] == "cpu":  # which has no rate of its own for bf16
-            rates = dict.fromkeys(("bf16", "fp32"), max(measured.values()))
-        other = " and ".join([*sorted(rates.keys() - measured.keys()), "memory"] if machine["device"] == "gpu" else [])
-        source += f"; {other} as of {machine['name']} (assumed)" if other else ""
-        return Rate(rates | measured, source, chosen, machine["memory"])
-    if not rates:
-        raise UserError(
-            f"{MACHINES}, machines.{chosen}.peak: no FLOP/s; write the rates of its precisions there, or give "
-            "--flops-per-second"
-        )
-    return Rate(rates, f"{share:.0%} of the peak of {machine['name']} (assumed)", chosen, machine["memory"])
-
-
-def asks_for_gpus(config: Config) -> bool:
-    return any(own.get("gpu", 0) for own in config.scale.get("resources", {}).values())
-
-
-def measured_rate(config: Config) -> tuple[dict[str, float], str] | None:
-    """Per device and by precision, the median over the finished trainings of this scale; on the commonest kind of
-    device."""
-    found: dict[str, list[tuple[str, float]]] = {}
-    for kind in ("runs/*", "translators/*/*/*"):
-        for path in sorted((config.root / f"results/{config.scale_name}").glob(f"{kind}/seed-*/cost.json")):
-            try:
-                content = json.loads(path.read_text(encoding="utf-8"))
-                if content["flops_per_second"]:
-                    rate = content["flops_per_second"] / content["world_size"]
-                    run = read_yaml(path.parent.parent / "run.yaml", path.parent.parent / "run.yaml")
-                    found.setdefault(content["device"], []).append((run.get("precision", "fp32"), rate))
-            except (ValueError, KeyError, TypeError):
-                raise UserError(f"{path}: not the cost of a training; delete it and train again") from None
-    if not found:
-        return None
-    device, rates = max(found.items(), key=lambda item: (len(item[1]), item[0]))
-    medians = {
-        precision: statistics.median(rate for own, rate in rates if own == precision)
-        for precision in sorted({own for own, _ in rates})
-    }
-    return medians, f"measured in {len(rates)} trainings of this scale on {device}"
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What a training sees: a sample of its steps
-
-SAMPLED_TOKENS = 80_000  # slots of the sample of each objective
-SAMPLED_ROWS = 64  # of a step, at most: more are packed no better
-HEAD = 20_000  # sentences of a source, its first ones: all of a mini-world
-MADE_UP = 4_000  # sentences of made-up text
-LINES = 8  # of a document of made-up text
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a training sees over its steps, by objective."""
-
-    seen: dict[str, Seen]
-    padding: float  # share of the slots that hold no token
-    basis: str
-
-
-def run_config(values: dict, vocabulary: int) -> RunConfig:
-    """A resolved run as the engine has it."""
-    values = {key: value for key, value in values.items() if key not in ("paper", "decoder")}
-    for section, share in (("schedule", "steps_share"), ("model", "layers_share")):
-        values[section] = {key: value for key, value in values[section].items() if key != share}
-    run = build(RunConfig, values, "")
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
-
-
-def estimate_training(
-    run: RunConfig, sources: dict[str, list[Source]], seed: int, basis: str, known: dict | None = None
-) -> Estimate:
-    """Of `sources` as pretrain.py reads them. `known` keeps what was sampled, for other runs of these sources."""
-    run, known = tell_sources(run, sources), {} if known is None else known
-    in_turn = len(run.objectives) if run.schedule.alternate else 1
-    seen, tokens, slots = {}, 0.0, 0.0
-    for number, objective in enumerate(run.objectives):
-        steps = len(range(number % in_turn, run.schedule.steps, in_turn))
-        rows, length = objective.rows or run.batch.rows, objective.row_length or run.batch.row_length
-        # neither weight nor seed changes the numbers, nor what an objective knows of its sources, which are the same
-        what = dataclasses.replace(objective, weight=1.0, sources=())
-        key = repr((what, rows, length, steps, early_steps(run, objective, steps)))
-        if key not in known:
-            known[key] = _seen_of(run, objective, sources, seed, steps)
-        seen[objective.name] = known[key]
-        tokens, slots = tokens + seen[objective.name].tokens, slots + steps * rows * length
-    return Estimate(seen, 1 - tokens / slots if slots else 0.0, basis)
-
-
-def _seen_of(run: RunConfig, objective: ObjectiveConfig, sources: dict, seed: int, steps: int) -> Seen:
-    """The first steps that the training itself would draw, each for as many as it stands for; where the batch is large,
-    of fewer rows."""
-    rows, length = objective.rows or run.batch.rows, objective.row_length or run.batch.row_length
-    sampled = min(rows, SAMPLED_ROWS)
-    draws = min(steps, max(4, SAMPLED_TOKENS // (sampled * length)))
-    small = dataclasses.replace(objective, rows=sampled)
-    mixture = build_mixture(run, small, sources, seed, None)
-    early = early_steps(run, objective, steps)
-    total = np.zeros(len(COUNTED))
-    for draw in range(draws):
-        # the draws stand for the whole training, one after the other; of a first step BTMLM leaves the slots out
-        share = min(1.0, max(0.0, early * draws / steps - draw))
-        for batch in next_batches(run, small, mixture, Ranks(), 1):
-            later = _counts(batch)
-            if share:
-                OBJECTIVES[objective.name].prepare(None, batch)
-            total += share * _counts(batch) + (1 - share) * later
-    return Seen(*(float(value) * steps / draws * rows / sampled for value in total))
-
-
-def early_steps(run: RunConfig, objective: ObjectiveConfig, steps: int) -> float:
-    """How many steps of BTMLM are without a translation."""
-    if DESCRIPTIONS[objective.name].form != "placeholders":
-        return 0.0
-    share = max(objective.options.start_share, run.schedule.warmup_steps / max(1, run.schedule.steps))
-    return min(1.0, share) * steps if share * run.schedule.steps >= 1 else 0.0
-
-
-def _counts(batch) -> np.ndarray:
-    """In the order of Seen."""
-    tokens, items, attended = seen_in(batch)
-    values = {"tokens": tokens, "items": items, "attended": attended, "predictions": len(batch.targets)}
-    return np.array([values[name] for name in COUNTED], float)
-
-
-def heads_of(sources: dict[str, list[Source]], folder: Path) -> dict[str, list[Source]]:
-    """Sources with at most so many sentences: a longer one is copied as far as that."""
-    return {kind: [_head_of(source, folder) for source in own] for kind, own in sources.items()}
-
-
-def _head_of(source: Source, folder: Path) -> Source:
-    if sum(read_manifest(path)["sentences"] for path in source.manifests) <= HEAD:
-        return source
-    shard = open_shard(source.manifests[0])
-    documents = max(1, int(np.searchsorted(shard.documents, HEAD, side="right")) - 1)
-    sentences = int(shard.documents[documents])
-    lengths = np.diff(shard.sentences[: sentences + 1])
-    batch = (shard.tokens[: shard.sentences[sentences]], lengths, np.diff(shard.documents[: documents + 1]))
-    manifest = folder / source.kind / source.corpus / source.name / "0.json"
-    about = shard.manifest
-    write_shard(manifest, [batch], source.kind, about["vocabulary_size"], about["vocabulary_sha256"], "")
-    return dataclasses.replace(source, manifests=(manifest,))
-
-
-def made_up(folder: Path, vocabulary: int, sentence_tokens: float) -> dict[str, list[Source]]:
-    """Text of English and another language, and pairs of them: lines of an assumed mean length, geometric."""
-    rng = np.random.default_rng(0)
-    sources: dict[str, list[Source]] = {"mono": [], "bitext": []}
-    for kind, name, lines in (("mono", "en", LINES), ("mono", "xx", LINES), ("bitext", "en-xx", 2)):
-        lengths = np.clip(rng.geometric(1 / sentence_tokens, MADE_UP), 3, 4 * sentence_tokens).astype(np.int64)
-        if kind == "bitext":
-            lengths[1::2] = np.maximum(3, (lengths[::2] * rng.uniform(0.7, 1.4, MADE_UP // 2)).astype(np.int64))
-        tokens = rng.integers(4, vocabulary - 1, lengths.sum())
-        manifest = folder / kind / name / "0.json"
-        write_shard(manifest, [(tokens, lengths, np.full(MADE_UP // lines, lines))], kind, vocabulary, "made up", "")
-        sources[kind].append(Source(kind, "made-up", name, 0.5 if kind == "mono" else 1.0, (manifest,)))
-    return sources
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Sizes and memory of a model
-
-
-@dataclass(frozen=True)
-class Size:
-    """Numbers of parameters, and bytes of what is no parameter."""
-
-    all: int
-    trained: int
-    kept: int  # in the final weights
-    sharded: int  # of all, in blocks: what `parallel: shard` cuts over the devices
-    buffers: int
-
-
-@cache
-def _size_of(key: str, vocabulary: int, languages: int) -> Size:
-    values = json.loads(key)
-    run = run_config(values, vocabulary)
-    with torch.device("meta"):
-        model = PretrainingModel(run)
-
-    def numbers(tensor: torch.Tensor) -> int:
-        """A table of languages has no row yet: nobody told the model its sources."""
-        return tensor.numel() if tensor.shape[:1] != (0,) else languages * math.prod(tensor.shape[1:])
-
-    left_out = tuple(f"{n}." for own in run.objectives for n in OBJECTIVES[own.name].training_only)
-    frozen = frozen_weights(model, run)
-    count = {name: numbers(weight) for name, weight in model.named_parameters()}
-    return Size(
-        sum(count.values()),
-        sum(number for name, number in count.items() if name not in frozen),
-        sum(number for name, number in count.items() if not name.startswith(left_out)),
-        sum(number for name, number in count.items() if re.search(r"(^|\.)(blocks|cross_attention)\.", name)),
-        sum(numbers(buffer) * buffer.element_size() for buffer in model.buffers()),
-    )
-
-
-def size_of(values: dict, vocabulary: int) -> Size:
-    """Of a resolved run; from the shapes of its model, which is not made."""
-    what = {
-        "name": "",
-        "data": {},
-        "model": values["model"] | {"dropout": 0.0, "attention_dropout": 0.0},
-        "objectives": [{key: own[key] for key in ("name", "options") if key in own} for own in values["objectives"]],
-        "batch": {"rows": 1, "row_length": 1, "device_rows": 1},
-        "optimizer": {"peak_lr": 1},
-        "schedule": {"steps": 1, "warmup_steps": 0},
-    }
-    if first := values["schedule"].get("first"):
-        what["schedule"]["first"] = first
-    if frozen := (values.get("init") or {}).get("frozen"):
-        what["init"] = {"run": "", "frozen": frozen}
-    return _size_of(json.dumps(what, sort_keys=True), vocabulary, len(data_languages(values["data"])))
-
-
-def state_bytes(size: Size, parallel: str, devices: int) -> float:
-    """Weights, gradients and both moments of AdamW in fp32, and on several devices the gradients as one message."""
-    share = 1 / devices if parallel == "shard" else 1.0
-    cut = size.sharded if parallel == "shard" else 0
-    whole, trained_whole = size.all - cut, max(0, size.trained - cut)
-    trained_cut = min(cut, size.trained)
-    flat = 4 * trained_whole if devices > 1 else 0
-    return 4 * (whole + cut * share) + 12 * (trained_whole + trained_cut * share) + flat + size.buffers
-
-
-def activation_bytes(model: ModelConfig, precision: str, cross: bool = False, mask: int = 1) -> float:
-    """What one token leaves of one block for the way back: what matrix products, GELU and attention read, and in fp32
-    what LayerNorm reads; of a decoder's block also that of its cross-attention. Dropout leaves `mask` bytes a number: 1
-    on a GPU."""
-    h, own = model.width, 2 if precision == "bf16" else 4
-    dropped = mask * h if model.dropout else 0
-    kept = own * (6 * h + 2 * model.ffn) + 2 * 4 * h + 4 * (model.heads + 4) + 2 * dropped
-    return kept + (own * 6 * h + 4 * h + 4 * (model.heads + 2) + dropped if cross else 0)
-
-
-def memory_bytes(run: RunConfig, size: Size, devices: int, device_rows: int | None = None) -> float:
-    """At the peak of a step: states, the activations of the costliest objective's trained passes, logits of a chunk."""
-    rows = device_rows or run.batch.device_rows
-    most = 0.0
-    for objective in run.objectives:
-        on_device = math.ceil((objective.rows or run.batch.rows) / devices)
-        tokens = min(rows, on_device) * (objective.row_length or run.batch.row_length)
-        seen = Seen(tokens, objective.mask.rate * tokens, max(1.0, tokens / 60), tokens * 60)
-        own = 0.0
-        for one in cost.passes(run, objective, seen):
-            if one.trained:
-                own += one.tokens * one.layers * activation_bytes(run.model, run.precision, one.cross)
-                own += one.tokens * 4 * run.model.width * 3  # embeddings, their LayerNorm, the last states
-                own += one.tokens * one.layers * dense_scores(run.model, objective, run)
-        logits = (
-            min(CHUNK, seen.predictions) * run.model.vocabulary * (4 * 3 + (2 * 2 if run.precision == "bf16" else 0))
-        )
-        most = max(most, own + logits)
-    cast = 2 * size.all if run.precision == "bf16" else 0  # copies of the weights that products read
-    return state_bytes(size, run.parallel, devices) + cast + most
-
-
-def dense_scores(model: ModelConfig, objective: ObjectiveConfig, run: RunConfig) -> float:
-    """Of one token in one block, where a bias by distance is added to scores that FlexAttention does not compute."""
-    if not model.relative_bias or not model.attention_dropout:
-        return 0.0
-    return model.heads * (objective.row_length or run.batch.row_length) * (2 if run.precision == "bf16" else 4)
-
-
-def rows_that_fit(run: RunConfig, size: Size, devices: int, memory: float) -> int:
-    """The most device_rows, 0 if one is too many."""
-    low, high = 0, max(run.batch.device_rows, 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if memory_bytes(run, size, devices, middle) <= memory else (low, middle - 1)
-    return low
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -911,17 +561,6 @@ def forward(
 ) -> float:
     """FLOPs of tokens of rows of a length through the encoder."""
     return cost.ours(Pass(tokens, model.layers if layers is None else layers, length, trained), model)
-
-
-def advice(run: RunConfig, size: Size, devices: int, room: float) -> str:
-    """What to change of a run that does not fit."""
-    if rows := rows_that_fit(run, size, devices, room):
-        return f"batch.device_rows: {rows} (now {run.batch.device_rows}) in config/runs/{run.name}.yaml or the scale"
-    if run.parallel != "shard" and devices > 1:
-        cut = dataclasses.replace(run, parallel="shard")
-        if rows := rows_that_fit(cut, size, devices, room):
-            return f"parallel: shard, and batch.device_rows: {min(rows, run.batch.device_rows)}"
-    return "more memory a device: even one row does not fit"
 
 
 def price(config: Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:

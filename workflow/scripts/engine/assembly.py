@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from common.errors import UserError
 from common.typed import build
 from engine.checkpoint import load_weights
-from engine.model import Decoder, Encoder, MaskedLanguageModelHead, ModelConfig, numbered
+from engine.model import Decoder, Encoder, MaskedLanguageModelHead, numbered
+from engine.shape import ModelConfig
 
 
 class Seq2Seq(nn.Module):

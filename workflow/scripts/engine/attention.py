@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +23,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from engine.masks import Mask, Segments
-
-if TYPE_CHECKING:
-    from engine.model import ModelConfig
+from engine.shape import ModelConfig
 
 # FlexAttention has another kernel for fewer than 128 queries, for decoding: of training there is to be one alone.
 KERNEL = {"FORCE_USE_FLEX_ATTENTION": True}
@@ -74,7 +71,7 @@ def distance_buckets(buckets: int, max_distance: int) -> list[int]:
 
 
 class DistanceTable(nn.Module):
-    def __init__(self, config: "ModelConfig"):
+    def __init__(self, config: ModelConfig):
         super().__init__()
         bias = config.relative_bias
         self.table = nn.Embedding(bias.buckets, config.heads)
@@ -85,7 +82,7 @@ class DistanceTable(nn.Module):
         return DistanceBias(self.table(self.bucket_M), positions_BT)
 
 
-def distance_tables(config: "ModelConfig", layers: int) -> nn.ModuleList:
+def distance_tables(config: ModelConfig, layers: int) -> nn.ModuleList:
     """One for all layers, or one for each; none without a relative bias."""
     if not config.relative_bias:
         return nn.ModuleList()
@@ -107,7 +104,7 @@ def distance_biases(
 class Gate(nn.Module):
     """1 + g_u + (1 - g_u) w g_r of every query: (B, H, T)."""
 
-    def __init__(self, config: "ModelConfig"):
+    def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config.relative_bias
         heads = config.heads if self.config.gate_per_head else 1

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from common.atomic import atomic_path, sha256_of, told
 from common.errors import UserError
 from common.typed import build
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.prenorm import PreNormConfig, PreNormEncoder
+from engine.shape import ModelConfig
 
 SHA256 = "sha256"  # key of the metadata
 UNKNOWN = "0" * 64  # in its place while the file is summed up

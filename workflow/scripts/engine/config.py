@@ -7,10 +7,25 @@ from pathlib import Path
 from common.errors import UserError
 from common.typed import build
 from common.yamlfiles import read_resolved
-from engine.corruption import MaskSpec
 from engine.data import Source
-from engine.model import ModelConfig
 from engine.options import DESCRIPTIONS, check_restart
+from engine.shape import ModelConfig
+
+
+@dataclass(frozen=True)
+class MaskSpec:
+    """BERT's recipe: `rate` of the tokens are selected; of these 80 % become <mask>, 10 % a random token, 10 % stay."""
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    keep: float = 0.1
+
+    def __post_init__(self):
+        if not 0 < self.rate < 1:
+            raise UserError(f"mask.rate: {self.rate} is not between 0 and 1")
+        if abs(self.mask + self.random + self.keep - 1) > 1e-9:
+            raise UserError("mask: the shares mask, random and keep must sum to 1")
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,20 @@
 """Which tokens are predicted, and what the encoder sees in their place."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from common.errors import UserError
+from engine.config import MaskSpec, ObjectiveConfig
 from engine.data import Rows
 from engine.randomness import mix, stable_hash, uniform
 from engine.tokenizer import FIRST_PIECE
 
-if TYPE_CHECKING:
-    from engine.config import ObjectiveConfig
 
-
-@dataclass(frozen=True)
-class MaskSpec:
-    """BERT's recipe: `rate` of the tokens are selected; of these 80 % become <mask>, 10 % a random token, 10 % stay."""
-
-    rate: float = 0.15
-    mask: float = 0.8
-    random: float = 0.1
-    keep: float = 0.1
-
-    def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise UserError(f"mask.rate: {self.rate} is not between 0 and 1")
-        if abs(self.mask + self.random + self.keep - 1) > 1e-9:
-            raise UserError("mask: the shares mask, random and keep must sum to 1")
-
-
-def mask_tokens(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+def mask_tokens(rows: Rows, objective: ObjectiveConfig, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     """BERT's masked rows: (tokens as seen, selected), each (R, T)."""
     selected = select(rows, objective.mask.rate, objective.draws_as, vocabulary)
     return corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected
 
 
-def mask_tokens_per_side(rows: Rows, objective: "ObjectiveConfig", vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+def mask_tokens_per_side(rows: Rows, objective: ObjectiveConfig, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     """As mask_tokens, for objectives that say their rate of each sentence: both sides of a pair get predictions."""
     selected = select(rows, objective.mask.rate, objective.draws_as, vocabulary, per_side=True)
     return corrupt(rows, selected, objective.mask, objective.draws_as, vocabulary), selected

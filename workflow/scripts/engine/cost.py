@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.config import ObjectiveConfig, RunConfig
-from engine.model import ModelConfig
+from engine.shape import ModelConfig
 
 # Of ELECTRA's counter, per element.
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5

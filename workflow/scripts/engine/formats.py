@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from common.errors import UserError
-from engine.model import FIRST_POSITION, ModelConfig, RelativeBias
+from engine.model import FIRST_POSITION
 from engine.prenorm import PreNormConfig
+from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD
 
 SHOWN = 20  # names in an error, of each kind

@@ -4,64 +4,17 @@ Shapes: B rows, T tokens of a row, D width, H heads, K = D / H, N selected posit
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import UserError
 from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
 from engine.masks import Mask
+from engine.shape import ModelConfig
 from engine.tokenizer import PAD
 
 FIRST_POSITION = PAD + 1  # XLM-R numbers the first token of a row 2 and keeps row 1 of the table for padding
-
-
-@dataclass(frozen=True)
-class RelativeBias:
-    """Gated relative position bias (XLM-E); engine/attention.py has the equations and the reasons of the defaults."""
-
-    buckets: int = 32
-    max_distance: int = 128
-    gate_input: str = "query"  # or hidden: the layer's raw input, split into heads
-    gate_bias: bool = False
-    gate_per_head: bool = False
-    shared_by_layers: bool = True
-
-    def __post_init__(self):
-        if self.gate_input not in ("query", "hidden"):
-            raise UserError(f"model.relative_bias.gate_input: `{self.gate_input}` is unknown; known: query, hidden")
-        if self.buckets < 4 or self.buckets % 4:
-            raise UserError(f"model.relative_bias.buckets: {self.buckets} is not a multiple of 4")
-        if self.max_distance <= self.buckets // 4:
-            raise UserError(
-                f"model.relative_bias.max_distance: {self.max_distance} is not above the {self.buckets // 4} "
-                "distances that have buckets of their own; raise it or lower buckets"
-            )
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    layers: int
-    width: int
-    heads: int
-    ffn: int
-    positions: int  # rows of the position table: the longest row + 2
-    vocabulary: int = 0  # filled in from the tokenizer
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    layer_norm_eps: float = 1e-5
-    init_std: float = 0.02
-    absolute_positions: bool = True
-    token_types: int = 0  # 2 in mBERT: which side of a pair a token is on
-    languages: int = 0  # 15 in XLM: a vector per language, added to every token
-    relative_bias: RelativeBias | None = None
-    admin: bool = False  # residuals of learned size, set before training: for very deep models (engine/admin.py)
-
-    def __post_init__(self):
-        if self.width % self.heads:
-            raise UserError(f"model.heads: {self.heads} does not divide model.width {self.width}")
 
 
 class SelfAttention(nn.Module):

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from engine.attention import DistanceBias, distance_biases, distance_tables
-from engine.model import RelativeBias, initialise, numbered
+from engine.model import initialise, numbered
+from engine.shape import RelativeBias
 from engine.tokenizer import PAD
 
 

@@ -13,7 +13,8 @@ from common.identity import digest
 def local_imports(script: str | Path) -> list[str]:
     """The modules beside a script that it imports, directly or through each other, as paths in the script's spelling.
 
-    Snakemake sees an edit of a job's script, which is an input, but not of what the script imports.
+    Snakemake sees an edit of a job's script, which is an input, but not of what the script imports. The words
+    over a room are left out: nothing in them runs.
     """
     folder = Path(script).parent
     found: set[Path] = set()
@@ -22,7 +23,8 @@ def local_imports(script: str | Path) -> list[str]:
         path = todo.pop()
         if path in found or not path.is_file():
             continue
-        found.add(path)
+        if path.name != "__init__.py" or not _DOCSTRING.fullmatch(path.read_text(encoding="utf-8")):
+            found.add(path)
         for name in _imported_names(path):
             parts = name.split(".")
             for depth in range(1, len(parts) + 1):
@@ -46,6 +48,7 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
 )
 
+_DOCSTRING = re.compile(r'\s*(?:"""[^"]*"""\s*)?')
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 

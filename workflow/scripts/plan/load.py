@@ -16,6 +16,7 @@ from common.errors import UserError
 from common.yamlfiles import check_known, deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 from plan import claims
 from plan.check import check_filters, check_run, check_scale, select
+from plan.check_claims import check_claims
 from plan.check_tasks import check_spec, check_task
 from plan.claimed import select_claims
 from plan.config import COMMAND_LINE, Config
@@ -221,7 +222,7 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
         name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
         schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
     read = claims.with_ties(content["claims"], tie)
-    claims.check_claims(read, config.runs, config.tasks, _papers(config))
+    check_claims(read, config.runs, config.tasks, _papers(config))
     return read
 
 

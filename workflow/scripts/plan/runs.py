@@ -13,6 +13,7 @@ from engine.options import check_restart
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA, deepest, depths_of
 from plan.sources import gathered_corpus, gathered_pairs
+from plan.vocabulary import vocabulary_size
 
 
 def without_nulls(value: Any) -> Any:
@@ -244,17 +245,6 @@ def _resolved_init(config: Config, name: str, resolved: dict) -> dict:
                 f"at scale {config.scale_name}; make them equal, or put {weights} into init.fresh"
             )
     return {**init, "run": trained_run(config, init["run"]), "run_hash": run_hash(parent)[:16]}
-
-
-GIVEN_VOCABULARIES = {"xlm-r/sentencepiece": 250_002}  # ids: its 249,997 pieces, four special ones and <mask>
-
-
-def vocabulary_size(config: Config) -> int:
-    """Ids of the scale's vocabulary; 0 where a given one is not known."""
-    chosen = config.scale["vocabulary"]
-    if "of" in chosen:
-        return config.runs[chosen["of"]]["model"]["vocabulary"]
-    return GIVEN_VOCABULARIES.get(chosen["given"], 0) if "given" in chosen else chosen["size"]
 
 
 def trained_run(config: Config, name: str) -> str:

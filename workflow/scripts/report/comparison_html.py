@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from report import html_tables
+from report.comparison_cells import PRINTED, Block, Comparison, Value
 from report.comparison_words import (
     caption_words,
     column_words,
@@ -13,8 +14,7 @@ from report.comparison_words import (
     side_cells,
     source_words,
 )
-from report.comparisons import PRINTED, Block, Comparison, Value
-from report.tables import item_name
+from report.context import item_name
 
 
 def html_table(comparison: Comparison) -> html_tables.HtmlTable:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from report import html_tables
-from report.comparisons import OURS, SCALE, Comparison, Row, Value, build, missing_cells
+from report.comparison_cells import OURS, SCALE, Comparison, Row, Value
+from report.comparisons import build, missing_cells
+from report.context import Context, scale_words
 from report.table_words import MISSING
-from report.tables import Context, scale_words
 
 UNLIKE = "≠"
 ROOM = 90  # characters of a line that are not printed smallest

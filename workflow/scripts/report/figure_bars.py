@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
+from report.context import Context, scale_words
 from report.figure_style import (
     HATCHES,
     MARKERS,
@@ -21,7 +22,8 @@ from report.figure_style import (
     seeds_of,
 )
 from report.scores import Summary
-from report.tables import Context, Table, build, read_rows, scale_words
+from report.table_spec import read_rows
+from report.tables import Table, build
 
 WIDTH = 0.8  # of the bars of one language together, in languages
 

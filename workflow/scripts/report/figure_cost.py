@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
+from report.context import Context, scale_words
 from report.figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name
 from report.figure_training import read_trainings, why_untrained
 from report.scores import Summary
-from report.tables import Context, Row, build, read_rows, scale_words
+from report.table_spec import read_rows
+from report.tables import Row, build
 from report.trainings import Training
 
 # `counting` of a spec (engine/cost.py has both) -> the key of a training's cost, and what the axis calls it

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
 from common.errors import UserError
+from report.context import Context, load_expected, scale_words
 from report.figure_style import (
     LINE_STYLES,
     MARKERS,
@@ -23,17 +24,8 @@ from report.figure_style import (
     seeds_of,
 )
 from report.scores import BY_UPDATE, Results, Summary
-from report.tables import (
-    SCALE_LANGUAGES,
-    Context,
-    PublishedNumbers,
-    column_setting,
-    load_expected,
-    models,
-    no_file,
-    scale_words,
-    why_missing,
-)
+from report.table_spec import SCALE_LANGUAGES, PublishedNumbers, models
+from report.tables import column_setting, no_file, why_missing
 
 # metric -> label of its axis, and what a point is
 METRICS = {

@@ -11,8 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from common.errors import UserError
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
+from report.context import Context, item_name
 from report.figure_style import SIZE_INCHES, STYLE, dress
-from report.tables import Context, item_name
 
 RULES = {rule.__name__: rule for rule in (full, camlm, camlm_siblings)}
 CELLS = {

@@ -2,9 +2,9 @@
 
 import matplotlib.pyplot as plt
 
+from report.context import Context
 from report.figure_style import COLOURS, LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, dress
 from report.simulate_intervals import CANDIDATES, NOISES, RESAMPLED, wrong
-from report.tables import Context
 
 COLUMNS = 4
 AIM = 5.0  # per cent

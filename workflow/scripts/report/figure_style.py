@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from common.atomic import atomic_path
-from report.tables import Context, citations, item_name
+from report.context import Context, citations, item_name
 
 # Okabe and Ito's palette and a grey: distinct for colour-blind readers; neighbours differ in a grey print too.
 COLOURS = ("#0072B2", "#D55E00", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#7F7F7F", "#E69F00")

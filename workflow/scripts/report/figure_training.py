@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
+from report.context import Context, item_name, scale_words
 from report.figure_style import (
     LINE_STYLES,
     MARKERS,
@@ -22,7 +23,6 @@ from report.figure_style import (
     seeds_of,
 )
 from report.scores import Summary, summarise
-from report.tables import Context, item_name, scale_words
 from report.trainings import Training, by_run, read_training
 
 # `as` of a spec -> what is drawn of a value

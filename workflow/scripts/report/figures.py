@@ -5,7 +5,7 @@ from types import ModuleType
 import matplotlib.pyplot as plt
 
 from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_simulation, figure_training
-from report.tables import Context
+from report.context import Context
 
 KINDS = {
     "masks": figure_masks,

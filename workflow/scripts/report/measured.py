@@ -20,7 +20,7 @@ from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, pretrain_seed, trained_run
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
 from report.scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
-from report.tables import LESS_IS_BETTER
+from report.table_spec import LESS_IS_BETTER
 
 REPRODUCED, DIRECTION, NOT_REPRODUCED, UNDECIDED = "reproduced", "direction only", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"

@@ -15,7 +15,8 @@ import yaml
 from common.atomic import check_seal
 from common.errors import UserError
 from common.yamlfiles import read_scale, read_yaml
-from engine.model import FIRST_POSITION, ModelConfig
+from engine.model import FIRST_POSITION
+from engine.shape import ModelConfig
 from plan.checkpoints import HUB
 from plan.datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from plan.recipes import TRAIN_PARTS

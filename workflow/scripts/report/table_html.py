@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from report.context import item_name, scale_words, seed_words
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
 from report.html_tables import Footnotes, HtmlTable, code, link, relative, render_table, text
 from report.html_tables import page as html_page
 from report.scores import group_paths
 from report.table_latex import OURS_ONLY
+from report.table_spec import Column, read_rows
 from report.table_text import plain
 from report.table_words import (
     BOLD,
@@ -29,7 +31,7 @@ from report.table_words import (
     selection_words,
     spans_of,
 )
-from report.tables import Cell, Column, Group, Row, Table, item_name, read_rows, scale_words, seed_words
+from report.tables import Cell, Group, Row, Table
 
 
 def identity(spec: dict) -> str:

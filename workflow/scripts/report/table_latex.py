@@ -3,6 +3,8 @@
 import math
 
 from report import latex
+from report.context import item_name, label, scale_words, seed_words
+from report.table_spec import Column
 from report.table_words import (
     BOLD,
     CHANCE,
@@ -26,7 +28,7 @@ from report.table_words import (
     selection_words,
     spans_of,
 )
-from report.tables import Column, Table, item_name, label, scale_words, seed_words
+from report.tables import Table
 
 SIDE_BY_SIDE_COLUMNS = 3  # up to here a table has published and reproduced columns
 PORTRAIT_COLUMNS = 9  # up to here it stands upright

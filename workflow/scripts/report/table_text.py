@@ -3,9 +3,11 @@
 import csv
 import io
 
+from report.context import item_name, scale_words
 from report.scores import Summary
+from report.table_spec import Column
 from report.table_words import MISSING, Notes, difference, reach_words, row_notes, selection_words
-from report.tables import Cell, Column, Table, item_name, scale_words
+from report.tables import Cell, Table
 
 
 def tidy_rows(table: Table) -> list[dict[str, str]]:

@@ -7,7 +7,8 @@ from report import latex
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
 from report.scores import EN_DEV, MEAN_DEV, OWN_DEV
-from report.tables import AVERAGE, GAP, OTHERS, Cell, Column, Group, Row, Table
+from report.table_spec import AVERAGE, GAP, OTHERS, Column
+from report.tables import Cell, Group, Row, Table
 
 MISSING = "--"
 STAR = "∗"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 from plan import claims
+from plan.check_claims import differences
 from plan.claimed import untestable
 from plan.claims import Link
 from plan.config import Config
@@ -43,7 +44,7 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
             result = evaluate_reaching(evidence, claim, links)
         else:
             level = 1 - (1 - LEVEL) / len(links)  # all of a chain at once
-            published = claims.differences(claim["published"])
+            published = differences(claim["published"])
             if claims.kind_of(claim) == "cost":
                 published = [None] * len(links)
             pairs = zip(links, published, strict=True)
@@ -187,7 +188,7 @@ def points(value: float) -> str:
 def published_words(claim: dict) -> list[str]:
     costs = claims.kind_of(claim) == "cost"
     words = []
-    for difference in claims.differences(claim["published"]):
+    for difference in differences(claim["published"]):
         if difference is None:
             words.append(NOTHING)
         else:
@@ -210,7 +211,7 @@ def to_json(result: Result, names: dict[str, str]) -> dict:
         "note": claim.get("note"),
         "kind": claims.kind_of(claim),
         "runs": claims.runs_of(claim),
-        "published": claims.differences(claim["published"]),
+        "published": differences(claim["published"]),
         "published_words": published_words(claim),
         **verdict_json(result),
         "p_value": rounded(result.p_value),

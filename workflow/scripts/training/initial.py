@@ -10,8 +10,8 @@ from engine.assembly import decoder_of_veco
 from engine.checkpoint import described_model, load_weights
 from engine.config import InitConfig
 from engine.formats import without_token_types
-from engine.model import ModelConfig
 from engine.prenorm import PreNormConfig
+from engine.shape import ModelConfig
 
 
 def load_initial_weights(

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from common.errors import UserError
 from engine.attention_rules import own_side
 from engine.dist import Ranks
-from engine.model import Encoder, ModelConfig
+from engine.model import Encoder
 from engine.objectives.base import Batch, Number, whole_width
+from engine.shape import ModelConfig
 from engine.tokenizer import BOS, PAD
 
 TIE = 1e-4  # by less than this nothing wins: at the start all sentences look alike, and rounding would decide

@@ -20,11 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.model import ModelConfig, at_least_fp32, initialise
+from engine.model import at_least_fp32, initialise
 from engine.objectives.base import Batch, Loss, Number, Objective, mlm_head
 from engine.objectives.contrast import check_layer
 from engine.objectives.mlm import selected_cross_entropy
 from engine.objectives.sampling import evaluating
+from engine.shape import ModelConfig
 from engine.tokenizer import EOS
 
 if TYPE_CHECKING:

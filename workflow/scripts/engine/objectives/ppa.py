@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from engine.attention_rules import own_side
 from engine.dist import Ranks
-from engine.model import Encoder, ModelConfig, initialise
+from engine.model import Encoder, initialise
 from engine.objectives.base import Batch, Loss, Objective, joined, mlm_head
 from engine.objectives.contrast import (
     MomentumContrast,
@@ -25,6 +25,7 @@ from engine.objectives.contrast import (
     sentences_alone,
 )
 from engine.objectives.mlm import selected_cross_entropy
+from engine.shape import ModelConfig
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig

@@ -22,10 +22,11 @@ from common.errors import UserError
 from engine.attention import distance_biases, distance_tables
 from engine.config import ObjectiveConfig
 from engine.masks import Mask
-from engine.model import Block, Encoder, MaskedLanguageModelHead, ModelConfig, at_least_fp32, initialise
+from engine.model import Block, Encoder, MaskedLanguageModelHead, at_least_fp32, initialise
 from engine.objectives.base import Batch, Loss, Objective
 from engine.objectives.mlm import in_chunks
 from engine.objectives.sampling import draws, evaluating, sample
+from engine.shape import ModelConfig
 
 SAMPLE = "the generator's sample"
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from engine.data import Rows
-from engine.model import ModelConfig
 from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.contrast import first_tokens, one_side
 from engine.objectives.dwa import places
 from engine.objectives.mlm import masked_lm_loss, selected_cross_entropy
 from engine.objectives.nsp import classify_first_tokens, drawn_by_key, first_token_head
+from engine.shape import ModelConfig
 from engine.tokenizer import PAD, UNK
 
 if TYPE_CHECKING:
