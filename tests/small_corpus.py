@@ -57,7 +57,7 @@ def write_run(path: Path, steps: int = 12, **changes: dict) -> dict:
         "name": "test",
         "data": {},
         "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "positions": 34, "dropout": 0.0},
-        "objectives": [{"name": "mmlm"}, {"name": "tlm", "reset_positions": True}],
+        "objectives": [{"name": "mmlm"}, {"name": "tlm"}],
         "batch": {"rows": 8, "row_length": 24, "device_rows": 8},
         "optimizer": {"peak_lr": 1.0e-2},
         "schedule": {"steps": steps, "warmup_steps": min(2, steps)},
