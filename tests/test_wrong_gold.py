@@ -275,6 +275,19 @@ def test_deep_and_strange_json_is_one_line(tmp_path, text):
         assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("task", ["xnli", "paws-x", "ud-pos", "bucc", "tatoeba", "word-alignment"])
+def test_an_endless_line_and_a_name_with_a_line_break_are_one_short_line(tmp_path, task):
+    gold = word_alignment.read_gold(links(tmp_path), "de") if task == "word-alignment" else ["neutral"]
+    (tmp_path / "long").write_text("x" * 5_000_000)
+    with pytest.raises(UserError) as told:
+        TASKS[task].read_predictions(tmp_path / "long", gold)
+    assert len(str(told.value)) < 3000
+    (tmp_path / "break.json").write_text(json.dumps({"a\nerror: all is well\x1b[2J": "b"}))
+    with pytest.raises(UserError) as told:
+        xquad.read_predictions(tmp_path / "break.json", [])
+    assert "\n" not in str(told.value) and "\x1b" not in str(told.value)
+
+
 STRANGE = ("\n", "\t", "\0", "²", "٣", "\u2028", "9" * 5000, "[" * 3000, "\\ud800", "NaN", "-1", "1e999", "\x85")
 
 
