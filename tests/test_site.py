@@ -20,12 +20,13 @@ import pytest
 
 import browser
 import made_up
+import make_site as site_script
 from common.identity import run_hash
 from plan.evidence import score_hash
 from plan.load import load_config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import resolve_run
-from report import html_tables
+from report import html_tables, trainings
 from test_dag import copy_tree, snakemake
 
 pytestmark = pytest.mark.dag
@@ -487,3 +488,13 @@ def test_the_report_opens_without_a_network(chromium, report):
     )
     elsewhere = [url for url in chromium.requests if not re.match(r"(?:data|blob|file):", url)]
     assert elsewhere == []
+
+
+def test_how_long_a_training_took_changes_no_byte():
+    rows = []
+    for seconds in (7.5, 9.25):
+        content = training("xlm-r", 1)
+        cost = content["cost"] | {"seconds": seconds}
+        one = trainings.Training("xlm-r", 1, "0" * 16, cost, {})
+        rows.append(site_script.training_row([(Path("seed-1.json"), one)], Path("index.html")))
+    assert rows[0] == rows[1]

@@ -415,7 +415,6 @@ def training_row(trainings: Sequence[tuple[Path, Training]], out: Path) -> list[
         Cell(code(of_run[0].run), "row"),
         loss_cell(of_run),
         *(Cell(words, kind="number") for words in (span_of([cost["tokens"] for cost in costs]), *flops)),
-        Cell(span_of([cost["seconds"] for cost in costs]), kind="number"),
         Cell("<br>".join(text(words) for words in dict.fromkeys(machine_of(cost) for cost in costs))),
         Cell(seeds),
     ]
@@ -434,13 +433,12 @@ def trainings_section(paths: Sequence[Path], context: Context, out: Path) -> Sec
         "Tokens",
         "FLOPs, ours",
         "FLOPs, as the papers count",
-        "Seconds",
         "Machine",
         "Record",
     ]
     caption = (
         "<strong>Pre-trainings.</strong> Losses, one line a seed; tokens that were trained on, and what they cost by "
-        "both ways of counting. A range: seeds differ."
+        "both ways of counting. A range: seeds differ. How long each took is in its record."
     )
     table = HtmlTable(
         identity="trainings-table",
