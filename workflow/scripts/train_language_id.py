@@ -66,25 +66,27 @@ def write_examples(
 def train(files: dict[str, list[Path]], labels: dict[str, str], out: Path, thresholds: LanguageIdThresholds) -> None:
     import fasttext
 
+    from corpus.textfilters import by_number
+
     with tempfile.TemporaryDirectory() as folder:
-        # fastText stores no path, but a relative name keeps it so for good.
         text = Path(folder, "lines.txt")
         write_examples(files, labels, text, thresholds)
-        model = fasttext.train_supervised(
-            str(text),
-            dim=thresholds.dimension,
-            bucket=thresholds.buckets,
-            minn=thresholds.shortest_ngram,
-            maxn=thresholds.longest_ngram,
-            epoch=thresholds.epochs,
-            lr=thresholds.learning_rate,
-            minCount=2,
-            thread=1,
-            seed=0,
-            verbose=0,
-        )
-    with atomic_path(out) as temporary:
-        model.save_model(str(temporary))
+        with open(text, "rb") as lines:
+            model = fasttext.train_supervised(
+                by_number(lines),
+                dim=thresholds.dimension,
+                bucket=thresholds.buckets,
+                minn=thresholds.shortest_ngram,
+                maxn=thresholds.longest_ngram,
+                epoch=thresholds.epochs,
+                lr=thresholds.learning_rate,
+                minCount=2,
+                thread=1,
+                seed=0,
+                verbose=0,
+            )
+    with atomic_path(out) as temporary, open(temporary, "wb") as file:
+        model.save_model(by_number(file))
 
 
 def label_of(language: str, languages: str) -> str:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
@@ -721,16 +721,23 @@ _PREFIX = len("__label__")
 _ROUNDING = 1e-3  # its own comparison with a least probability is that coarse
 
 
+def by_number(file: IO) -> str:
+    """A path of an open file that is ASCII whatever its name is: fastText takes none that is not UTF-8."""
+    return f"/dev/fd/{file.fileno()}"
+
+
 class LanguageId:
     """Language of a line by a fastText model, ours or lid.176."""
 
     def __init__(self, path: str, candidates: int):
         import fasttext
 
-        try:
-            self.model = fasttext.FastText._FastText(model_path=str(path))
-        except ValueError as error:
-            raise UserError(f"{path}: not a fastText model ({error}); make or download it again") from None
+        with open(path, "rb") as file:
+            try:
+                self.model = fasttext.FastText._FastText(model_path=by_number(file))
+            except (ValueError, RuntimeError, MemoryError) as error:
+                what = str(error).replace(by_number(file), "it")
+                raise UserError(f"{path}: not a fastText model ({what}); make or download it again") from None
         self.candidates = candidates
 
     def has(self, label: str) -> bool:
