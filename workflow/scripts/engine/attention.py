@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from engine import by_hand
 from engine.masks import Mask, Segments
 from engine.shape import ModelConfig
 
@@ -142,7 +143,7 @@ def attend(
     if bias is not None:
         added_BHTT = bias.dense_BHTT * gate_BHT[..., None]
         mask = (added_BHTT if mask is None else added_BHTT.masked_fill(~mask, -math.inf)).to(q_BHTK.dtype)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout)
+    return by_hand.attention(q_BHTK, k_BHTK, v_BHTK, mask, dropout)
 
 
 def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None, gate_BHT: Tensor | None) -> Tensor:

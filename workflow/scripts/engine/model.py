@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine import by_hand
 from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
 from engine.masks import Mask
 from engine.shape import ModelConfig
@@ -221,9 +222,7 @@ class MaskedLanguageModelHead(nn.Module):
     def cross_entropy(self, states_ND: Tensor, token_table_VD: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
         """Summed, in fp32 at least, and the number of right guesses. One function: compiled, (N, V) is read twice and
         not ten times."""
-        logits_NV = at_least_fp32(self(states_ND, token_table_VD))
-        loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
-        return loss, (logits_NV.detach().argmax(-1) == targets_N).sum()
+        return by_hand.cross_entropy(self(by_hand.full_rows(states_ND), token_table_VD), targets_N)
 
 
 def at_least_fp32(logits: Tensor) -> Tensor:
