@@ -51,7 +51,9 @@ def record(event: str, **said) -> logging.LogRecord:
 def watch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stream = StringIO()
-    made = terminal.Watch("smoke", lambda: 2, lambda: False, ["results/tables/a/table-01.tex"], stream, tmp_path / "e")
+    made = terminal.Watch(
+        "smoke", lambda: 2, lambda: False, ["results/tables/a/table-01.tex"], lambda: True, stream, tmp_path / "e"
+    )
     yield made
     made.over.set()
 
@@ -234,7 +236,10 @@ def test_a_failed_job_ends_with_its_cause_and_is_made_again(tree):
     )
     assert "Scale smoke: 0 of 1 jobs done; it failed." in shown.stdout
     assert "FAILED: audit\n    error: config/audit.yaml, here: is wrong; mend it" in shown.stdout
-    assert plainly(tree, *call).returncode == 0
+    done = plainly(tree, *call)
+    assert done.returncode == 0 and "Finished jobid" not in done.stderr
+    shown = subprocess.run([sys.executable, "workflow/scripts/status.py"], cwd=tree, capture_output=True, text=True)
+    assert "Scale smoke: 1 of 1 jobs done; it is finished." in shown.stdout
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
+from snakemake.settings.enums import Quietness
 
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
@@ -58,6 +59,7 @@ if workflow.is_main_process:
             cores=lambda: workflow.resource_settings.cores,
             dryrun=lambda: workflow.dryrun,
             targets=plan.words.named_targets(PLAN),
+            quiet=lambda: Quietness.RULES in workflow.output_settings.quiet,
         )
     )
     print(plan.words.what_this_is(PLAN), file=sys.stderr)

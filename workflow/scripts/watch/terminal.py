@@ -26,6 +26,8 @@ from watch.events import EVENTS, Job, State, benchmarked, by_stage, cause, short
 
 EVERY = 60.0  # seconds between two lines where nobody looks at a terminal
 WIDTH = 24  # of the bar
+OURS = ("run_info", "job_finished", "progress", "resources_info")
+CHATTER = ("Select jobs to execute", "Execute ")  # as often as a job begins
 
 
 class Watch:
@@ -37,10 +39,12 @@ class Watch:
         cores: Callable[[], int | None],
         dryrun: Callable[[], bool],
         targets: list[str],
+        quiet: Callable[[], bool] = lambda: True,
         stream: TextIO | None = None,
         path: Path = EVENTS,
     ) -> None:
         self.scale, self.cores, self.dryrun, self.targets, self.path = scale, cores, dryrun, targets, path
+        self.quiet = quiet  # of rules: then Snakemake's words on each job that ended are ours to say
         self.stream = stream or sys.stderr
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.state, self.known = State(), {}
@@ -57,7 +61,8 @@ class Watch:
             with contextlib.suppress(OSError):  # a full disk must not stop the messages that say so
                 self._see(event, record.__dict__)
         # of a failed job Snakemake says again, in a long command, that it failed
-        return not (self.state.totals and "CalledProcessError" in str(record.msg))
+        said_by_us = event in OURS or str(record.msg).startswith(CHATTER) or "CalledProcessError" in str(record.msg)
+        return not (self.state.totals and self.quiet() and said_by_us)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
