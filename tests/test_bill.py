@@ -17,7 +17,6 @@ import torch
 import yaml
 
 import bill
-import billing.sample
 import pretrain
 from billing import jobs
 from billing import pricing as billing
@@ -30,7 +29,7 @@ from engine import by_hand, checkpoint, cost
 from engine.config import load_run
 from engine.model import Block, CrossAttention
 from engine.shape import ModelConfig
-from engine.shards import read_manifest
+from engine.shards import open_shard, read_manifest
 from plan import allocation
 from plan.claimed import all_needs
 from plan.load import load_config
@@ -96,7 +95,7 @@ def test_flops_are_those_of_the_training(corpus, tmp_path, name):  # noqa: F811
 
 def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa: F811
     train(corpus, tmp_path, MIXES["ernie-m"], schedule={"steps": 150, "warmup_steps": 10})
-    monkeypatch.setattr(billing.sample, "SAMPLED_TOKENS", 30 * 8 * 24)
+    monkeypatch.setattr("billing.sample.SAMPLED_TOKENS", 30 * 8 * 24)
     found, written = estimated(corpus, tmp_path)
     assert sum(found.values()) == pytest.approx(written["flops"], rel=0.01)
     assert sum(found.values()) != written["flops"]
@@ -104,17 +103,17 @@ def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa
 
 def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):  # noqa: F811
     train(corpus, tmp_path, MIXES["xlm"], batch={"rows": 64, "device_rows": 64})
-    monkeypatch.setattr(billing.sample, "SAMPLED_ROWS", 16)
+    monkeypatch.setattr("billing.sample.SAMPLED_ROWS", 16)
     found, written = estimated(corpus, tmp_path)
     assert sum(found.values()) == pytest.approx(written["flops"], rel=0.03)  # 16 rows of 24 tokens are packed worse
 
 
 def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(billing.sample, "HEAD", 25)
+    monkeypatch.setattr("billing.sample.HEAD", 25)
     sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
     for kind, own in heads_of(sources, tmp_path).items():
         for short, source in zip(own, sources[kind], strict=True):
-            shard, whole = billing.open_shard(short.manifests[0]), billing.open_shard(source.manifests[0])
+            shard, whole = open_shard(short.manifests[0]), open_shard(source.manifests[0])
             size = len(shard.sentences) - 1
             assert 20 < size <= 25 and shard.documents.tolist() == whole.documents[: len(shard.documents)].tolist()
             assert shard.tokens.tolist() == whole.tokens[: whole.sentences[size]].tolist()

@@ -523,10 +523,11 @@ def test_a_search_that_was_killed_reads_finished_shards_no_more(
     whole = [tmp_path / f"{i}.whole.npy" for i in range(3)]
     find_duplicates(shards, whole, THRESHOLDS)
     killed = (
-        "import os, sys; sys.path.insert(0, 'workflow/scripts'); import find_duplicates as f\n"
+        "import os, sys; sys.path.insert(0, 'workflow/scripts'); import find_duplicates\n"
+        "import corpus.duplicates as f\n"
         "f.Partitions.close_ = f.Partitions.close\n"
         "f.Partitions.close = lambda s: os.kill(os.getpid(), 9) if s.path.name == '2.exact' else s.close_()\n"
-        "sys.argv[0] = 'find_duplicates.py'; f.main()"
+        "sys.argv[0] = 'find_duplicates.py'; find_duplicates.main()"
     )
     out = [tmp_path / f"{i}.npy" for i in range(3)]
     command = [sys.executable, "-c", killed, "--shards", *map(str, shards), "--out", *map(str, out)]
@@ -535,7 +536,7 @@ def test_a_search_that_was_killed_reads_finished_shards_no_more(
     assert (tmp_path / SCRATCH / "1.done.json").exists() and not (tmp_path / SCRATCH / "2.done.json").exists()
     read = []
     monkeypatch.setattr(
-        "find_duplicates.read_batches", lambda path, kind: read.append(path) or read_batches(path, kind)
+        "corpus.duplicates.read_batches", lambda path, kind: read.append(path) or read_batches(path, kind)
     )
     thresholds = load_thresholds(repository / "config/cleaning.yaml", "duplicates")
     find_duplicates(shards, out, thresholds)
