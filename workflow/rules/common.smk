@@ -59,7 +59,7 @@ if workflow.is_main_process:
             cores=lambda: workflow.resource_settings.cores,
             dryrun=lambda: workflow.dryrun,
             targets=plan.words.named_targets(PLAN),
-            quiet=lambda: Quietness.RULES in workflow.output_settings.quiet,
+            quiet=lambda: Quietness.RULES in (workflow.output_settings.quiet or ()),
         )
     )
     print(plan.words.what_this_is(PLAN), file=sys.stderr)
