@@ -150,6 +150,13 @@ def test_a_task_that_is_left_out_says_why(config):
     assert not {"xnli", "paws-x"} & {task for _, task, _ in all_needs(config)}
 
 
+def test_no_fine_tuning_is_as_long_as_a_paper_s(config):
+    """A setting of its own may say its steps, which the scale's recipe does not reach by itself."""
+    for run, task, job in all_needs(config):
+        recipe = resolve_recipe(config, task, job, resolve_run(config, run).get("finetune_recipe", "default"))["recipe"]
+        assert (recipe.get("steps") or 0) <= 300 and (recipe.get("epochs") or 0) <= 3, (task, job)
+
+
 def test_ppa_may_start_from_another_run(tmp_path, repository):
     tree = copy_tree(repository, tmp_path / "tree")
     edit(tree, SCALE, "seeds: [1, 2, 3]", "starts: {ppa-250k: xlm-r}\nseeds: [1, 2, 3]")
