@@ -26,7 +26,7 @@ import hashlib, os, sys
 from pathlib import Path
 
 OUTPUTS = {{"--out", "--out-pdf", "--out-png", "--out-tsv", "--missing", "--log-json", "--cost", "--dev-json"}}
-OUTPUTS |= {{"--rejects", "--json"}}
+OUTPUTS |= {{"--out-tex", "--out-md", "--out-json", "--rejects", "--json", "--signatures"}}
 if "{name}".startswith("clean_"):
     OUTPUTS.add("--counts")
 if "{name}" == "train_translator":
@@ -37,7 +37,7 @@ for word in sys.argv[1:]:
         flag = word
     elif flag in OUTPUTS:
         values.setdefault(flag, []).append(Path(word))
-assert "--out" in values or "--out-pdf" in values, sys.argv
+assert {{"--out", "--out-pdf", "--out-tex"}} & set(values), sys.argv
 for path in [path for paths in values.values() for path in paths]:
     if "{name}" == "build_world":
         (path / "gold").mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ from engine.tokenizer import UNK, Tokenizer
 from resolved import files_of
 from tasks import ud_pos, xnli
 from tasks.recipe import Hyperparameters, load_recipe
+from training import finetuning
 from training.finetuning import (
     Bookmark,
     DevSet,
@@ -494,7 +495,7 @@ def test_other_inputs_do_not_go_on_from_an_old_state(tiny, tmp_path, monkeypatch
 
 
 def test_a_short_fine_tuning_keeps_no_state(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(finetune, "save_state", None)
+    monkeypatch.setattr(finetuning, "save_state", None)
     run_finetune(tiny, tmp_path / "m.safetensors")
 
 

@@ -213,6 +213,12 @@ def test_the_plan_names_no_file_of_cc_100_and_a_language_is_rows(tmp_path, repos
         "      test-en: ud-r2.5/en_ewt-ud-test",
         "      test-el: ud-r2.5/el_gdt-ud-dev\n      test-en: ud-r2.5/en_ewt-ud-test",
     )
+    edit(
+        tree,
+        SCALE,
+        "    languages: [ar, bg, de, es, fr, hi, ru, th, tr, zh]\n    recipe:",
+        "    languages: [ar, bg, de, el, es, fr, hi, ru, th, tr, zh]\n    recipe:",
+    )
     wanted = [
         f"results/real/scores/xlm/{task}/seed-1.json"
         for task in ("tatoeba/zero-shot-retrieval", "ud-pos/cross-lingual-transfer")

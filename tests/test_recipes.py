@@ -115,6 +115,7 @@ PRINTED = [(table, *column) for table, (_, columns) in TABLES.items() for column
 LANGUAGES = {
     "bucc": 4,
     "conll-ner": 4,
+    "flores": 12,
     "mlqa": 7,
     "paws-x": 7,
     "tatoeba": 36,

@@ -44,7 +44,8 @@ def read_split(
     return sentences
 
 
-def read_file(path: str | Path, language: str) -> list[Sentence]:
+def read_file(path: str | Path, language: str | None = None) -> list[Sentence]:
+    """Without a language its rows may be of any."""
     lines, suffix = read_lines(path), Path(path).suffix
     if suffix == ".tsv":
         return parse_columns(lines, str(path), LABELS, separator="\t", columns=(2,))
@@ -70,7 +71,7 @@ def read_panx(
     return sentences
 
 
-def parse_panx(lines: Sequence[str], where: str, language: str) -> list[Sentence]:
+def parse_panx(lines: Sequence[str], where: str, language: str | None) -> list[Sentence]:
     """The prefix goes up to the first colon alone: `de::` is the token `:`. It is the language of every row."""
     tables = parse_columns(lines, where, LABELS, separator="\t", columns=(2,))
     number = 0
@@ -80,7 +81,7 @@ def parse_panx(lines: Sequence[str], where: str, language: str) -> list[Sentence
             number += 1
             if ":" not in token:
                 raise UserError(f"{where}, token {number}: {token!r} has no language before a colon")
-            if not token.startswith(f"{language}:"):
+            if language is not None and not token.startswith(f"{language}:"):
                 raise UserError(f"{where}, token {number}: {token!r} is not of language {language}")
         sentences.append(Sentence(tuple(token.partition(":")[2] for token in sentence.tokens), sentence.tags))
     return sentences
