@@ -98,7 +98,7 @@ def translate_task(
             own = validation[language]
             described[language] |= {"validation": own["points"], "validation_n": own["n"]}
             print(f"{recipe.task} {language}: {len(said)} translated", flush=True)
-        content = describe(args, recipe, model.encoder, metadata, described)
+        content = describe(args, recipe, model.encoder, metadata, None, described)
         content |= {"beam": hyper.beam, "penalty": hyper.penalty, "averaged": int(metadata.get("averaged", 1))}
         write_json(folder / "predictions.json", content | {"pretrain_seed": args.pretrain_seed})
 
