@@ -416,6 +416,7 @@ def test_a_control_has_a_verdict_of_its_own(config, roots):
 def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     """Five of them, far apart from five of the other: nothing follows for the methods."""
     shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
+    shared.scale["pretrain_seeds"] = 3
     write_items(roots[0], RUNS["good"], seeds=5, mean=80, of_seeds=0.5)
     write_items(roots[0], RUNS["bad"], seeds=5, mean=60)
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
@@ -753,6 +754,7 @@ def test_xtreme_average_is_that_of_the_tables(config):
 def test_seeds_that_share_their_encoder_count_once(repository, roots, config):
     """Retrieval reads the encoder as it is: five seeds of fine-tuning from one pre-training are one number."""
     shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
+    shared.scale["pretrain_seeds"] = 3
     for run, value in (("xlm", 30.0), ("xlm-r", 10.0)):
         for seed in range(1, 6):
             scores = [entry(code, value + (seed - 1) % 3, "accuracy", 0.25, 3, "both") for code in LANGUAGES[:2]]

@@ -285,7 +285,7 @@ def test_the_scale_is_what_the_plan_resolves(bare):
     recipe = resolve_recipe(config, "xnli", "cross-lingual-transfer", recipe_of(config, "xlm-e-base"))["recipe"]
     comparison = compared(bare, "xlm-e/table-07")
     assert cell(comparison, "Epochs", "XNLI", SCALE).text == str(recipe["epochs"])
-    assert cell(comparison, "Learning rate", "XNLI", SCALE).text == "5e-4" and recipe["peak_lr"] == 5e-4
+    assert cell(comparison, "Learning rate", "XNLI", SCALE).text == "1e-3" and recipe["peak_lr"] == 1e-3
 
 
 @pytest.mark.parametrize("item", ["ernie-m/table-12", "ernie-m/table-13", "ernie-m/table-14", "xlm-e/table-07"])
@@ -662,9 +662,9 @@ def test_a_footnote_has_its_letter_in_every_format(bare):
 def test_what_is_missing_is_found_without_a_model(bare):
     """The document lists it where there is no torch."""
     code = (
-        "import sys, pathlib; from report import comparisons, tables\n"
+        "import sys, pathlib; from report import comparisons, context as contexts\n"
         f"root = pathlib.Path({str(bare)!r})\n"
-        "context, specs, _ = tables.load_context(root / 'config/config.yaml', 'mini', root / 'scores')\n"
+        "context, specs, _ = contexts.load_context(root / 'config/config.yaml', 'mini', root / 'scores')\n"
         "for spec in specs.values():\n"
         "    if 'compare' in spec: comparisons.missing_cells(spec, context)\n"
         "assert 'torch' not in sys.modules\n"

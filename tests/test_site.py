@@ -295,12 +295,11 @@ def test_claims_audit_trainings_and_files_are_all_there(site, tree):
     assert printed > 10 and len(list(by_id(site, "audit-table").all("tr"))) >= printed
     trained = next(by_id(site, "trainings-table").all("tbody")).children
     assert [row.children[0].text() for row in trained] == ["xlm", "xlm-r"]
-    assert [cell.text() for cell in trained[0].children[1:7]] == [
+    assert [cell.text() for cell in trained[0].children[1:6]] == [
         "mmlm: 7.00 to 4.00",
         "1,001 to 1,002",
         "2.00e+09",
         "3.00e+09",
-        "8",
         "a machine, 2 threads",
     ]
     linked = {link.get("href") for link in by_id(site, "files-table").all("a")}
