@@ -438,7 +438,7 @@ def test_pairs_are_right_where_one_run_has_more_seeds(repository, roots, monkeyp
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
     more = {RUNS["good"]: 6, RUNS["bad"]: 3}
     monkeypatch.setattr(
-        evaluate_claims, "pretrain_seed", lambda config, seed, run=None: (seed - 1) % more.get(run, 6) + 1
+        "report.measured.pretrain_seed", lambda config, seed, run=None: (seed - 1) % more.get(run, 6) + 1
     )
     result = judge(six, roots, better=test)
     assert len(result.measured[0].found.by_training) == 3 and result.measured[0].seeds == [1, 2, 3, 4, 5, 6]
