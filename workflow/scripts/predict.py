@@ -41,7 +41,7 @@ from training.finetuning import (
     pick_device,
     question_windows,
 )
-from training.pairs import Sentences, Source, find_sources, held_out_rows, read_pairs
+from training.pairs import Sentences, Source, find_sources, held_out_rows, read_pairs, spread_numbers
 from training.predicting import Centre, describe
 
 
@@ -256,7 +256,7 @@ def find_centre(
 def centre_lines(source: Source, test: tuple[list[str], list[str]], count: int) -> tuple[list[bytes], int]:
     """`count` lines of a source, spread evenly, but those with a sentence of the test, and how many these are."""
     count = min(count, source.size)
-    lines = read_pairs(source, [(i + 1) * source.size // count - 1 for i in range(count)])
+    lines = read_pairs(source, spread_numbers(source.size, count).tolist())
     tested = {sentence.strip().encode() for side in test for sentence in side}
     free = [line for line in lines.values() if not any(side.strip() in tested for side in line.split(b"\t"))]
     return free, len(lines) - len(free)

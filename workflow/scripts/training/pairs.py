@@ -109,8 +109,11 @@ def read_sources(
 
 
 def held_out_numbers(size: int, limit: int | None) -> Tensor:
-    """Spread evenly: the corpora of a language follow each other."""
-    count = min(int(size * HELD_OUT), limit or size)
+    return spread_numbers(size, min(int(size * HELD_OUT), limit or size))
+
+
+def spread_numbers(size: int, count: int) -> Tensor:
+    """`count` numbers below `size`, spread evenly: the corpora of a language follow each other."""
     return torch.arange(1, count + 1) * size // count - 1
 
 
