@@ -26,6 +26,11 @@ from watch.python import wrong_python
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+def not_of_another_make() -> dict[str, str]:
+    """The environment without what `make test` tells the makes that it starts: they print their folders then."""
+    return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
+
 @pytest.fixture(scope="module")
 def tree(repository, tmp_path_factory) -> Path:
     return copy_tree(repository, tmp_path_factory.mktemp("daily"))
@@ -136,7 +141,8 @@ def test_what_set_up_lacks_is_one_line(tmp_path, answers, compiler, says):
     (tools / "python3").chmod(0o755)
     if compiler:
         (tools / "g++").symlink_to("/bin/true")
-    environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "MAKEFLAGS", "MAKELEVEL")}
+    environment = not_of_another_make()
+    environment.pop("CXX", None)
     done = subprocess.run(
         ["make", "setup"],
         cwd=tmp_path,
@@ -369,7 +375,7 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
     }.items():
         done = subprocess.run(
             ["make", *words.split(), "CORES=2"], cwd=tmp_path, capture_output=True, text=True, check=True,
-            env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+            env=not_of_another_make() | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         )  # fmt: skip
         assert done.stdout.splitlines()[0] == f"snakemake --cores 2 {line}", words
 

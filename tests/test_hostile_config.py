@@ -163,8 +163,8 @@ def commands_of(printed: str) -> list[str]:
 def test_hostile_values_in_every_string_of_the_configuration_stay_words(repository, tmp_path):
     tree, folder = hostile_tree(repository, tmp_path)
     runs = "runs=[xlm-r,veco-large,veco-large-first-3,fast-align,mine]"
-    targets = ("results/index.html", "results/tables/all.pdf", "exports", "cleaning", "training", "formats", "models")
-    asked = ("--dry-run", "--forceall", "--printshellcmds", "--config", "scale=smoke", runs, "--", *targets)
+    targets = ("results/index.html", "results/tables/all.pdf", "exports", "cleaning", "apart", "training", "formats")
+    asked = ("--dry-run", "--forceall", "--printshellcmds", "--config", "scale=smoke", runs, "--", *targets, "models")
     printed = snakemake(tree, *asked).stdout
     # A scale without a generated world looks in mirrors, which are any text.
     raw = next(iter(load_config(repository, {"scale": "small"}).datasets.values())).path

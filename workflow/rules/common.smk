@@ -344,8 +344,8 @@ def mono_form(wildcards, input):
     if not any(
         plan.sources.is_gathered(PLAN, DATASET_OF[path].id) for path in input.text
     ):
-        return ""
-    return " ".join(["--gathered", *(["--alone", *raw(ids)] if ids else [])])
+        return []
+    return ["--gathered", *(["--alone", *raw(ids)] if ids else [])]
 
 
 def bitext_form(wildcards, input):

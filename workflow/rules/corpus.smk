@@ -26,7 +26,7 @@ rule split_corpus_mono:
         root=raw_root,
         form=mono_form,
     shell:
-        "python {input.script:q} mono --text {input.text:q} {params.form} --root {params.root:q} --out {output.shards:q} > {log:q} 2>&1"
+        "python {input.script:q} mono --text {input.text:q} {params.form:q} --root {params.root:q} --out {output.shards:q} > {log:q} 2>&1"
 
 
 rule split_corpus_bitext:
@@ -53,7 +53,7 @@ rule split_corpus_bitext:
         root=raw_root,
         form=bitext_form,
     shell:
-        "python {input.script:q} bitext {params.form} {input.sources:q} --pair {wildcards.pair:q} --root {params.root:q} "
+        "python {input.script:q} bitext {params.form:q} {input.sources:q} --pair {wildcards.pair:q} --root {params.root:q} "
         "--out {output.shards:q} > {log:q} 2>&1"
 
 

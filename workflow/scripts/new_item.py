@@ -14,6 +14,7 @@ import argparse
 import re
 from pathlib import Path
 
+from common.atomic import write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import check_known
 from plan.load import PAPERS, load_config
@@ -63,9 +64,9 @@ def new_table(root: Path, name: str, runs: list[str]) -> tuple[list[Path], list[
     rows = "\n".join(f"      - {{label: {run}, run: {run}}}" for run in runs)
     write_new(path, TABLE.format(folder=folder, item=item, runs=", ".join(runs), rows=rows))
     papers = root / PAPERS
-    if folder not in {line.partition("\t")[0] for line in papers.read_text(encoding="utf-8").splitlines()}:
-        with open(papers, "a", encoding="utf-8") as file:
-            file.write(f"{folder}\t{folder}\t\n")
+    known = papers.read_text(encoding="utf-8")
+    if folder not in {line.partition("\t")[0] for line in known.splitlines()}:
+        write_text(papers, f"{known}{folder}\t{folder}\t\n")
     return [path], [f"config/tables/{name}.yaml: its columns and rows can be changed; then:", f"  make table T={name}"]
 
 
@@ -73,7 +74,7 @@ def write_new(path: Path, text: str) -> None:
     if path.exists():
         raise UserError(f"{path}: is there already; choose another name, or change that file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def main() -> None:
@@ -87,7 +88,7 @@ def main() -> None:
     table.add_argument("name", help="folder/table")
     table.add_argument("--runs", nargs="+", required=True, help="its rows")
     arguments = parser.parse_args()
-    kept = (arguments.root / PAPERS).read_bytes()
+    kept = (arguments.root / PAPERS).read_text(encoding="utf-8")
     if arguments.kind == "run":
         files, words = new_run(arguments.root, arguments.name, arguments.parent)
     else:
@@ -97,7 +98,7 @@ def main() -> None:
     except UserError:
         for path in files:
             path.unlink()
-        (arguments.root / PAPERS).write_bytes(kept)
+        write_text(arguments.root / PAPERS, kept)
         raise
     print("\n".join(words))
 
