@@ -181,7 +181,7 @@ def test_a_source_that_is_not_there_is_named(tmp_path, repository):
 def test_the_plan_names_no_file_of_cc_100_and_a_language_is_rows(tmp_path, repository):
     """docs/extending.md: text, pairs, Tatoeba and a treebank of Greek."""
     tree = copy_tree(repository, tmp_path / "tree")
-    text = snakemake(tree, "--dry-run", "--config", "scale=real", "--", "scores").stdout
+    text = snakemake(tree, "--dry-run", "--config", "scale=real", "--", "tables", "results/index.html").stdout
     assert "rule pretrain" in text and "cc-100" not in text and "OPUS" not in text.replace("OPUS-MT-testsets", "")
     host, row = "https://example.org", "{id}\t{url}\t\t\t\tCC0 1.0\t{code}\t{kind}\t"
     rows = [
