@@ -64,7 +64,8 @@ def the_recipe(folder, pairs: int, codes=("de",)):
     config = load_config(".", {"scale": "smoke"})
     content = resolve_recipe(config, "tatoeba", SETTING, "xlm-r")
     corpora = {pair: own for pair, own in content["centre"]["corpora"].items() if set(pair.split("-")) & set(codes)}
-    content = content | {"centre": content["centre"] | {"pairs": pairs, "corpora": corpora}, "languages": list(codes)}
+    centre = content["centre"] | {"pairs": pairs, "corpora": corpora}
+    content = content | {"centre": centre, "languages": list(codes)}
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(content))
     return load_recipe(path)
@@ -99,7 +100,7 @@ def test_means_layer_and_neighbours_are_those_of_numpy(tiny):
     pair = ([foreign(one) for one in test], test)
     source = source_of(tiny.folder, [(foreign(one), one) for one in train])
     about = (recipe, tiny.encoder, tiny.tokenizer, 8, "cpu")
-    centre = predict.find_centre([source], {"de": pair}, *about)
+    centre = predict.find_centre([source], {}, {"de": pair}, *about)
 
     taken = [train[3 * i + 2] for i in range(40)]  # spread evenly over the 120
     states = [states_of(tiny, texts, code) for texts, code in (([*map(foreign, taken)], "de"), (taken, "en"))]
@@ -123,6 +124,26 @@ def test_means_layer_and_neighbours_are_those_of_numpy(tiny):
     assert by_layer != plain
 
 
+def test_held_out_pairs_choose_the_layer_and_training_pairs_the_means(tiny):
+    train, test, held = sentences(2, 120), sentences(3, 60), sentences(4, 50)
+    recipe = the_recipe(tiny.folder, pairs=40)
+    pair, unseen = (([*map(foreign, side)], side) for side in (test, held))
+    source = source_of(tiny.folder, [(foreign(one), one) for one in train])
+    about = ({"de": pair}, recipe, tiny.encoder, tiny.tokenizer, 8, "cpu")
+    own, centre = (predict.find_centre([source], given, *about) for given in ({}, {"de": unseen}))
+    for one, other in zip(own.means["de"], centre.means["de"], strict=True):
+        assert torch.equal(one, other)
+    states = [states_of(tiny, texts, code) for texts, code in zip(unseen, ("de", "en"), strict=True)]
+    accuracy = []
+    for layer in range(3):
+        means = (side[layer].numpy() for side in own.means["de"])
+        ways = found_by_hand(*(side[layer] - mean for side, mean in zip(states, means, strict=True)))
+        accuracy.append(50 * sum(np.mean([i == j for i, j in enumerate(way)]) for way in ways))
+    assert centre.described["accuracy"] == pytest.approx(accuracy) != own.described["accuracy"]
+    assert centre.layer == int(np.argmax(accuracy))
+    assert (own.described["held_out"], centre.described["held_out"]) == ({}, {"de": 50})
+
+
 def test_no_sentence_of_the_test_is_in_a_mean(tiny):
     train, test = sentences(2, 40), sentences(3, 60)
     recipe = the_recipe(tiny.folder, pairs=1000)
@@ -130,22 +151,25 @@ def test_no_sentence_of_the_test_is_in_a_mean(tiny):
     clean = [(foreign(one), one) for one in train]
     leaked = [*clean[:20], (foreign(test[5]), train[20] + " ka"), *clean[20:], (foreign("lona lona"), test[9])]
     about = (recipe, tiny.encoder, tiny.tokenizer, 8, "cpu")
-    alone = predict.find_centre([source_of(tiny.folder, clean)], {"de": pair}, *about)
-    beside = predict.find_centre([source_of(tiny.folder, leaked)], {"de": pair}, *about)
+    alone = predict.find_centre([source_of(tiny.folder, clean)], {}, {"de": pair}, *about)
+    beside = predict.find_centre([source_of(tiny.folder, leaked)], {}, {"de": pair}, *about)
     assert (alone.described["left_out"], beside.described["left_out"]) == ({"de": 0}, {"de": 2})
     assert alone.described["pairs"] == beside.described["pairs"] == {"de": 40}
     for one, other in zip(alone.means["de"], beside.means["de"], strict=True):
         assert torch.equal(one, other)
     with pytest.raises(UserError, match="0 pairs that are no test"):
-        predict.find_centre([source_of(tiny.folder, clean)], {"de": ([], train)}, *about)
+        predict.find_centre([source_of(tiny.folder, clean)], {}, {"de": ([], train)}, *about)
 
 
 def test_the_setting_is_planned_on_the_pairs_of_a_run_and_trains_nothing(repository):
-    for scale, count in (("smoke", 3), ("mini", 7), ("paper", 14)):  # of 36: those that ERNIE-M has pairs of
+    # of 36 languages those that ERNIE-M has pairs of
+    for scale, count, held_out in (("smoke", 3, ["de"]), ("mini", 7, ["de", "fr"]), ("paper", 14, ["de", "fr"])):
         config = load_config(repository, {"scale": scale})
         resolved = resolve_recipe(config, "tatoeba", SETTING, "ernie-m")
         pairs = resolve_run(config, "ernie-m-base")["data"]["bitext"]["corpora"]
-        assert resolved["centre"] == {"run": "ernie-m-base", "pairs": 1000, "corpora": pairs}
+        assert resolved["centre"] == {"run": "ernie-m-base", "pairs": 1000, "corpora": pairs, "held_out": held_out}
+        for code in held_out:
+            assert resolved["datasets"][f"held_foreign-{code}"].startswith("newstest/2013.eng-")
         assert len(resolved["languages"]) == count == len(pairs) and "layer" not in resolved["recipe"]
         assert trained_as(config, "tatoeba", SETTING) is None
         assert resolve_recipe(config, "tatoeba", "zero-shot-retrieval", "ernie-m")["recipe"]["layer"] is not None
@@ -156,6 +180,11 @@ def test_the_setting_is_planned_on_the_pairs_of_a_run_and_trains_nothing(reposit
     [
         ("tatoeba", {"train": [], "centre": {"run": "xlmm", "pairs": 9}}, r"x\.centre\.run: unknown run 'xlmm'"),
         ("tatoeba", {"train": [], "centre": {"run": "xlm-r", "pairs": 9}}, r"centre\.run: run 'xlm-r' has no sentence"),
+        (
+            "tatoeba",
+            {"train": [], "centre": {"run": "xlm", "pairs": 9, "held_out": {"de": ["newstest/2031.eng-deu.deu", "x"]}}},
+            r"x\.centre\.held_out\.de: unknown dataset 'newstest/2031.eng-deu.deu'; did you mean",
+        ),
         ("bucc", {"train": [], "centre": {"run": "xlm", "pairs": 9}}, r"x\.centre: is for kind retrieval"),
         ("tatoeba", {"train": "all", "centre": {"run": "xlm", "pairs": 9}}, r"x\.centre: is for kind retrieval"),
     ],
@@ -183,7 +212,7 @@ def test_a_table_says_which_layer_the_pairs_chose(repository, tmp_path, layers, 
     column = {"task": "tatoeba", "metric": "accuracy", "languages": ["de"]}
     group = {"title": "", "setting": SETTING, "rows": [{"label": "XLM", "run": "xlm"}]}
     table = build({"paper": "parallax", "item": "x", "title": "T", "columns": [column], "groups": [group]}, context)
-    told = f"tatoeba {SETTING}: {words}, chosen on pairs of training text."
+    told = f"tatoeba {SETTING}: {words}, chosen on sentence pairs that are no test."
     assert row_notes(table.rows[0], table) == [told]
     for form in ("latex", "markdown", "html"):
         assert told in make_table.RENDER[form](table)

@@ -658,9 +658,10 @@ def recipe_bitext(use, suffix):
 
 
 def predict_files(wildcards):
-    """Mining sets its threshold on dev, so it reads that too."""
+    """Mining sets its threshold on dev, so it reads that too; centred retrieval the pairs that choose its layer."""
     mining = PLAN.tasks[wildcards.task]["kind"] == "mining"
-    return task_files(wildcards, plan.recipes.TEST_PARTS + (("dev",) if mining else ()))
+    parts = plan.recipes.TEST_PARTS + plan.recipes.HELD_OUT_PARTS
+    return task_files(wildcards, parts + (("dev",) if mining else ()))
 
 
 def aligner_text(wildcards):

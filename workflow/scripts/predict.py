@@ -5,10 +5,10 @@ Mining sets its threshold on dev. Writes a folder, whole or not at all: test-<la
 format, and predictions.json, which says to which model and inputs they belong. Retrieval and alignment add
 layers-<language>.tsv: every layer.
 
-Centred retrieval subtracts from each state, at every layer, the mean of its language. Means, and the layer that
-retrieves best after it, are of `pairs` sentence pairs of each language with English, spread evenly over its corpora:
-training text, never a test. English has a mean for each language, that of the translations: the two means differ in the
-language alone and not in what is talked about.
+Centred retrieval subtracts from each state, at every layer, the mean of its language: of `pairs` sentence pairs of each
+language with English, spread evenly over its corpora, training text and never a test. English has a mean for each
+language, that of the translations: the two means differ in the language alone and not in what is talked about. The
+layer is the one that retrieves held-out pairs best; where the scale has none, those of the means.
 """
 
 import argparse
@@ -64,7 +64,12 @@ def main() -> None:
     dev = module.read_dev(paths, recipe.languages, recipe.expected("dev", enforce)) if recipe.kind == "mining" else {}
     centre = None
     if recipe.centre:
-        centre = find_centre(find_sources(args.bitext, recipe), test, recipe, encoder, tokenizer, args.batch, device)
+        held_out = {
+            code: tatoeba.read_pair(paths[f"held_foreign-{code}"], paths[f"held_english-{code}"])
+            for code in recipe.centre["held_out"]
+        }
+        sources = find_sources(args.bitext, recipe)
+        centre = find_centre(sources, held_out, test, recipe, encoder, tokenizer, args.batch, device)
     elif args.bitext:
         raise UserError(f"--bitext: {recipe.task} {recipe.setting} centres nothing; leave it out")
     with atomic_folder(args.out) as folder:
@@ -223,6 +228,7 @@ def centred(states_LND: Tensor, mean_LD: Tensor) -> Tensor:
 
 def find_centre(
     sources: Sequence[Source],
+    held_out: dict[str, tuple[list[str], list[str]]],
     test: dict[str, tuple[list[str], list[str]]],
     recipe: Recipe,
     encoder: Encoder,
@@ -230,27 +236,37 @@ def find_centre(
     batch_rows: int,
     device: str,
 ) -> Centre:
-    """Means of each language, and the layer with the highest accuracy on the pairs after subtracting them: the mean
-    over languages and both directions, of equals the lowest layer."""
+    """Means of each language, and the layer that retrieves held-out pairs best after subtracting them: mean accuracy
+    over languages and both directions, of equals the lowest layer. Without held-out pairs those of the means choose."""
     means, kept, left_out, found = {}, {}, {}, []
+    longest = longest_row(recipe, encoder)
     for source in sources:
         language = source.language
         lines, left_out[language] = centre_lines(source, test[language], recipe.centre["pairs"])
         if len(lines) < 2:
             raise UserError(f"{source.paths[0].parent}: {len(lines)} pairs that are no test; at least 2 are needed")
         pairs = Sentences(lines, torch.arange(len(lines)), source.pair.startswith("en-"))
-        rows = held_out_rows(pairs, tokenizer, longest_row(recipe, encoder))
+        rows = held_out_rows(pairs, tokenizer, longest)
         kept[language] = len(rows.english)
         states = states_of((rows.foreign, rows.english), language, encoder, batch_rows, device)
         means[language] = tuple(side.double().mean(1) for side in states)
-        answers = nearest_by_layer(*(centred(*one) for one in zip(states, means[language], strict=True)))
-        own = range(kept[language])
-        right = {key: sum(i == j for i, j in zip(numbers, own, strict=True)) for key, numbers in answers.items()}
-        layers = range(len(states[0]))
-        found.append([50 * sum(right[way, layer] for way in tatoeba.DIRECTIONS) / len(own) for layer in layers])
+        if not held_out:
+            found.append(centred_accuracy(states, means[language]))
+    for language, pair in held_out.items():
+        sides = [sentence_rows(tokenizer, side, longest) for side in pair]
+        found.append(centred_accuracy(states_of(sides, language, encoder, batch_rows, device), means[language]))
     accuracy = [sum(of_layer) / len(found) for of_layer in zip(*found, strict=True)]
     described = {"run": recipe.centre["run"], "pairs": kept, "left_out": left_out, "accuracy": accuracy}
+    described["held_out"] = {language: len(foreign) for language, (foreign, _) in held_out.items()}
     return Centre(means, accuracy.index(max(accuracy)), described)
+
+
+def centred_accuracy(states: tuple[Tensor, Tensor], means: tuple[Tensor, Tensor]) -> list[float]:
+    """Of each layer, in %, the mean of both directions; pair i belongs together."""
+    answers = nearest_by_layer(*(centred(*one) for one in zip(states, means, strict=True)))
+    own = range(states[0].shape[1])
+    right = {key: sum(i == j for i, j in zip(numbers, own, strict=True)) for key, numbers in answers.items()}
+    return [50 * sum(right[way, layer] for way in tatoeba.DIRECTIONS) / len(own) for layer in range(len(states[0]))]
 
 
 def centre_lines(source: Source, test: tuple[list[str], list[str]], count: int) -> tuple[list[bytes], int]:

@@ -271,7 +271,9 @@ def signature(recipe, described: dict) -> str:
     elif recipe.kind in ("retrieval", "mining"):
         layer = "chosen" if recipe.centre else described["layer"]
         parts += [f"layer={layer}/{described['layers']}", "pooling=mean"]
-        parts += [f"centred={recipe.centre['run']}/{recipe.centre['pairs']}"] if recipe.centre else []
+        if recipe.centre:
+            chosen = "+".join(recipe.centre["held_out"]) or "own"
+            parts.append(f"centred={recipe.centre['run']}/{recipe.centre['pairs']}/{chosen}")
         parts += ["similarity=cosine" if recipe.kind == "retrieval" else f"margin=ratio/{recipe.recipe.neighbours}"]
     elif not recipe.model:
         parts += [f"dev={recipe.recipe.selection.removesuffix('_dev')}", f"train={'+'.join(recipe.train_languages)}"]

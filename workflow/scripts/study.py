@@ -28,6 +28,7 @@ from plan.evidence import score_path, seeds_of
 from plan.load import load_config
 from plan.recipes import (
     DEV_PARTS,
+    HELD_OUT_PARTS,
     TEST_PARTS,
     TRAIN_PARTS,
     gold_datasets,
@@ -88,7 +89,7 @@ class Study:
         ids |= {id_ for _, id_ in labelled_text(self.config)} | {id_ for _, id_ in self.gold()}
         for run, task, job in self.needs:
             recipe = resolve_recipe(self.config, task, job, recipe_of(self.config, run))
-            ids |= set(recipe_datasets(recipe, (*TRAIN_PARTS, *TEST_PARTS, *DEV_PARTS)))
+            ids |= set(recipe_datasets(recipe, (*TRAIN_PARTS, *TEST_PARTS, *DEV_PARTS, *HELD_OUT_PARTS)))
         mirrors = [f"--mirror={mirror}" for mirror in self.mirrors]
         for id_ in sorted(ids):
             [out] = self.raw([id_])

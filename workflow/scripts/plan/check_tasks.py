@@ -44,6 +44,7 @@ def check_task(config: Config, name: str) -> None:
             if task["kind"] != "retrieval" or how["train"]:
                 raise UserError(f"{where}.centre: is for kind retrieval with nothing to train; remove the key")
             _check_pairs(config, centre["run"], f"{where}.centre.run")
+            _check_held_out(config, centre.get("held_out", {}), f"{where}.centre.held_out")
         elif task["kind"] == "translation" and how["train"] != "all":
             raise UserError(f"{where}.train: a translation model is trained on all its pairs; write all")
         elif how["train"] and task["kind"] in ENCODER_KINDS:
@@ -109,6 +110,13 @@ def _check_pairs(config: Config, run: str, where: str) -> None:
     pairs = config.runs[run].get("data", {}).get("bitext")
     if not pairs or "limit" in pairs:
         raise UserError(f"{where}: run '{run}' has no sentence pairs or limits them; name another")
+
+
+def _check_held_out(config: Config, held_out: dict, where: str) -> None:
+    for code, files in held_out.items():
+        check_known(code, config.languages, where, "language")
+        for id_ in files:
+            check_known(id_, config.datasets, f"{where}.{code}", "dataset")
 
 
 def check_spec(config: Config, spec: dict, shown: str) -> None:

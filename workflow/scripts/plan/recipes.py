@@ -22,6 +22,8 @@ TEST_PARTS = ("gold", "test", "foreign", "english")
 
 DEV_PARTS = ("dev", "dev_english", "dev_foreign", "older_english", "older_foreign")  # older: before the others
 
+HELD_OUT_PARTS = ("held_foreign", "held_english")  # pairs that choose the layer of a centred retrieval
+
 PARTS = ("train", *TEST_PARTS, *DEV_PARTS)
 
 TRAIN_PARTS = ("gold", "train", "dev")
@@ -159,6 +161,17 @@ def recipe_bitext(config: Config, run: str, languages: list[str]) -> dict:
     return {"run": run, "alpha": data.get("alpha", 1.0), "corpora": corpora}
 
 
+def held_out_of(config: Config, centre: dict, languages: list[str]) -> dict[str, list[str]]:
+    """{language: ids of its side and of the English one} of the pairs that choose a layer, those that the scale has."""
+    if config.has_world and "translation" not in config.scale["world"]:
+        return {}
+    return {
+        code: files
+        for code, files in centre.get("held_out", {}).items()
+        if code in languages and not (only_open(config) and any(is_closed(config, id_) for id_ in files))
+    }
+
+
 def resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     """How one task is fine-tuned and scored at this scale: results/<scale>/recipes/<task>/<setting>/<recipe>.yaml."""
     key = (task, job, recipe)
@@ -213,8 +226,9 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
         resolved["train_languages"] = [code for code in resolved["languages"] if code in with_english]
     if "centre" in how:
         corpora = recipe_bitext(config, how["centre"]["run"], resolved["languages"])["corpora"]
-        resolved["centre"] = how["centre"] | {"corpora": corpora}
         resolved["languages"] = [code for code in resolved["languages"] if "-".join(sorted(("en", code))) in corpora]
+        held_out = held_out_of(config, how["centre"], resolved["languages"])
+        resolved["centre"] = how["centre"] | {"corpora": corpora, "held_out": sorted(held_out)}
         for key in ("layer", "of"):  # it is chosen on the pairs
             resolved["recipe"].pop(key, None)
     languages_of = dict.fromkeys(PARTS, resolved["languages"])
@@ -223,6 +237,9 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     if resolved["recipe"].get("selection") == "en_dev":
         languages_of["dev"] = ["en"]
     resolved["datasets"] = expand_datasets(config, resolved["datasets"], languages_of, shown)
+    if "centre" in how:
+        for code, files in held_out.items():
+            resolved["datasets"] |= {f"{part}-{code}": id_ for part, id_ in zip(HELD_OUT_PARTS, files, strict=True)}
     if how.get("pairs"):
         own = resolved["languages"]
         resolved["languages"] = [f"{context}-{question}" for context in own for question in own]

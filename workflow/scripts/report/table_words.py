@@ -127,7 +127,7 @@ def chosen_layers(row: Row) -> list[str]:
             for layer, seeds in sorted(seeds_of.items())
         ]
         layers = "; ".join(words) if len(seeds_of) > 1 else f"layer {next(iter(seeds_of))}"
-        notes.append(f"{task} {setting}: {layers}, chosen on pairs of training text.")
+        notes.append(f"{task} {setting}: {layers}, chosen on sentence pairs that are no test.")
     return notes
 
 

@@ -94,7 +94,7 @@ class Recipe:
     train_limit: int | None = None  # training rows in all, drawn with a fixed seed
     model: dict[str, str] | None = None  # task and setting whose fine-tuned weights predict
     bitext: dict | None = None  # retrieval: a run, and alpha and corpora of its pairs; translation: the corpora
-    centre: dict | None = None  # retrieval: a run, corpora of its pairs, and how many pairs give means and layer
+    centre: dict | None = None  # retrieval: a run, corpora and number of its pairs for means, languages held out
 
     def dev_languages(self) -> list[str]:
         return ["en"] if self.recipe.selection == "en_dev" else self.languages
