@@ -33,6 +33,7 @@ from engine.attention import choose_kernels
 from engine.checkpoint import load_state, save_state, save_weights, sole_use
 from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
+from engine.cost import check_passes
 from engine.data import Mixture, Source
 from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
 from engine.objectives import OBJECTIVES
@@ -248,6 +249,7 @@ def pretrain(arguments: argparse.Namespace) -> int:
 def read_request(arguments: argparse.Namespace, ranks: Ranks) -> tuple[RunConfig, dict[str, list[Source]], str, str]:
     """The run with everything that its data tell, its sources, a name for run, data and seed, and the vocabulary's."""
     run = load_run(arguments.run_file)
+    check_passes(run)
     tokenizer = load_tokenizer(arguments.vocabulary)
     run = fill_in(run, tokenizer.vocabulary_size, arguments.run_file)
     limit = run.data.get("bitext", {}).get("limit")

@@ -18,6 +18,7 @@ Left out: filling a queue before the first step, Sinkhorn, samples from logits t
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from common.errors import UserError
 from engine.config import ObjectiveConfig, RunConfig
 from engine.shape import ModelConfig
 
@@ -93,11 +94,21 @@ def flops(run: RunConfig, seen: dict[str, Seen]) -> dict[str, dict[str, float]]:
 
 
 def passes(run: RunConfig, objective: ObjectiveConfig, seen: Seen) -> list[Pass]:
-    return PASSES.get(objective.name, one_pass)(run, objective, seen)
+    return PASSES[objective.name](run, objective, seen)
+
+
+def check_passes(run: RunConfig) -> None:
+    """Before a training, not after it: what it cost is counted from what its objectives declare."""
+    for objective in run.objectives:
+        if objective.name not in PASSES:
+            raise UserError(
+                f"engine/cost.py, PASSES: objective '{objective.name}' does not say which passes it runs; "
+                "add it, `one_pass` if it is one pass with logits"
+            )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The passes of each objective. One that is not here has one pass with logits.
+# The passes of each objective.
 
 
 def whole(run: RunConfig, seen: Seen, **changes: float) -> Pass:
@@ -192,6 +203,12 @@ def sequence_to_sequence(run: RunConfig, objective: ObjectiveConfig, seen: Seen)
 
 
 PASSES: dict[str, Callable[[RunConfig, ObjectiveConfig, Seen], list[Pass]]] = {
+    "mmlm": one_pass,
+    "tlm": one_pass,
+    "camlm": one_pass,
+    "nsp": one_pass,
+    "cross-lingual-mlm": one_pass,
+    "code-switch": one_pass,
     "btmlm": pseudo_translation,
     "mrtd": replaced_token_detection,
     "trtd": replaced_token_detection,
