@@ -23,6 +23,7 @@
 #
 # Tests.
 #   make test    style, unit tests, the workflow's plans, and the smoke scale for real       make lint  only style
+#   make test-all   the same without drawing samples: every member of every family of tests, for the night
 #   make faults  kills jobs and Snakemake at random moments of smoke, and compares the tables (FAULTS="--rounds 60 --seed 2")
 #   make test-slurm   the same scale and interrupted trainings through a Slurm that is started on this machine, minutes
 #   make setup   only .venv        make lock  write requirements.lock again
@@ -49,7 +50,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo real help table train compare new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-slurm
+.PHONY: all demo real help table train compare new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -115,8 +116,15 @@ unlock: setup
 faults: setup
 	python tests/faults/kill.py --out results/faults/kills.json $(FAULTS)
 
+# A process for each core, each with whole files; it says what is done and how long is left (tests/progress.py). Of some families
+# of like tests a sample is drawn, and test-all runs each of them.
+PYTEST := python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
 test: lint $(TEST_STAMP)
-	python -m pytest
+	$(PYTEST)
+
+test-all: lint $(TEST_STAMP)
+	$(PYTEST) --whole
 
 # Skipped, with a word, where Slurm is not installed (Debian: slurmctld slurmd slurm-client). It ends what it has started.
 test-slurm: $(TEST_STAMP)

@@ -1,11 +1,36 @@
 import os
+import random
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: tests run beside each other, one on each core
+
+pytest_plugins = ("progress", "pytester")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="all tests of families of which else a sample is drawn")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a parametrised test marked `sampled(n)` n cases, always the same ones; all of what is named by `::`."""
+    if config.getoption("--whole") or any("::" in argument for argument in config.args):
+        return
+    families = defaultdict(list)
+    for item in items:
+        if marker := item.get_closest_marker("sampled"):
+            families[item.nodeid.partition("[")[0], *marker.args].append(item)
+    left_out = set()
+    for (name, count), cases in families.items():
+        left_out |= {*cases} - {*random.Random(name).sample(cases, min(count, len(cases)))}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

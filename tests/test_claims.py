@@ -59,6 +59,7 @@ def terms_of(first, second):
     return [Term(1.0, 100 * first.mean(1), first, ones), Term(-1.0, 100 * second.mean(1), second, ones)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("lead", [0.0, 0.06])
 @pytest.mark.parametrize(("of_seeds", "shared"), [(0.0, 0.0), (0.02, 0.0), (0.02, 0.15), (0.06, 0.05)])

@@ -481,6 +481,7 @@ def dirty_documents(seed: int) -> list[list[str]]:
     return texts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_any_memory_and_any_shards_find_what_the_definition_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

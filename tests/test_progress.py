@@ -1,0 +1,51 @@
+"""What `make test` does around the tests: which cases it draws, in which order, and the time that it says is left."""
+
+from collections import Counter
+
+import progress
+
+CASES = """
+import pytest
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("number", range(9))
+def test_family(number):
+    pass
+
+@pytest.mark.parametrize("number", range(3))
+def test_alone(number):
+    pass
+"""
+
+
+def collected(pytester, *arguments: str) -> list[str]:
+    done = pytester.runpytest_subprocess("--collect-only", "-q", *arguments)
+    return [line for line in done.outlines if "::" in line]
+
+
+def test_of_a_family_the_same_sample_is_drawn_and_all_with_whole(pytester, repository, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(repository / "tests"))
+    for name in ("conftest.py", "progress.py"):
+        pytester.path.joinpath(name).write_text((repository / "tests" / name).read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = sampled(n)")
+    pytester.makepyfile(test_it=CASES)
+    drawn = collected(pytester)
+    assert len(drawn) == 2 + 3 and drawn == collected(pytester)
+    assert len(collected(pytester, "--whole")) == len(collected(pytester, "test_it.py::test_family")) + 3 == 9 + 3
+
+
+def test_the_time_left_is_the_rest_at_the_pace_so_far():
+    known, total = {"a.py": 60.0, "b.py": 30.0, "c.py": 10.0}, Counter({"a.py": 6, "b.py": 3, "c.py": 1})
+    assert progress.seconds_left(known, total, Counter(), 0, 1) == 100
+    assert progress.seconds_left(known, total, Counter(), 0, 2) == 50
+    # half of the work took 100 seconds of two processes: four times what it took when it was measured
+    assert progress.seconds_left(known, total, Counter({"a.py": 5}), 100, 2) == 100
+    assert progress.seconds_left(known, total, total, 100, 2) == 0
+    # nobody knows the second file: it takes as long as a mean one
+    assert progress.seconds_left({"a.py": 60.0}, Counter({"a.py": 1, "new.py": 4}), Counter(), 0, 1) == 120
+
+
+def test_the_file_of_durations_names_files_of_tests(repository):
+    known = progress.known_durations()
+    assert known and all((repository / "tests" / name).is_file() for name in known)
+    assert all(seconds >= 0 for seconds in known.values())
