@@ -1,7 +1,6 @@
 """Draw the effect of every claim at each scale, with its interval, beside the published one. Reads the ledger alone."""
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -10,41 +9,12 @@ from matplotlib.lines import Line2D
 from common.errors import run_main
 from report.context import Context, add_context_arguments, load_context
 from report.figure_style import COLOURS, MARKERS, SIZE_INCHES, STYLE, dress, nothing_to_draw, save
-from report.ledger import read_ledger
+from report.ledger import Line, lines_of, read_ledger
 from report.table_spec import load_spec
 
 COLUMNS = 2
 LINE_INCHES = 0.19
 PUBLISHED = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": "0.2", "markersize": 4, "linestyle": "none"}
-
-
-@dataclass(frozen=True)
-class Line:
-    """One difference of a claim: a line of the figure."""
-
-    paper: str
-    name: str
-    published: float | None
-    at: dict[str, tuple[float, tuple[float, float] | None]]  # scale -> effect, interval
-
-
-def lines_of(ledger: dict) -> list[Line]:
-    """Every difference in points that a paper prints or a scale has measured, in the order of the claims."""
-    found = []
-    for claim in ledger["claims"]:
-        if claim["kind"] == "cost":
-            continue
-        links = {scale: one["links"] for scale, one in claim["by_scale"].items()}
-        for place, published in enumerate(claim["published"]):
-            at = {
-                scale: (own[place]["estimate"], own[place]["interval"])
-                for scale, own in links.items()
-                if len(own) > place
-            }
-            several = f" {place + 1}" if len(claim["published"]) > 1 else ""
-            if at or published is not None:
-                found.append(Line(claim["paper_name"], claim["id"] + several, published, at))
-    return found
 
 
 def in_columns(lines: list[Line]) -> list[list[Line]]:

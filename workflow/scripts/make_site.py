@@ -1,13 +1,13 @@
-"""Write results/index.html: tables, figures, claims, audit, trainings, and where each number comes from.
+"""Write results/index.html: what was found, tables, figures, claims, audit, trainings, sources.
 
-One file that asks for nothing from elsewhere: styles and pictures are in it. Its links lead to the score files beside
-it, so it is read where it lies, or copied together with its folder.
+It asks for nothing from elsewhere: styles and script are in it. Its pictures and the score files that it leads to lie
+beside it, so it is read where it lies, or copied together with its folder.
 """
 
 import argparse
-import base64
 import csv
 import statistics
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,9 @@ from pathlib import Path
 import report.comparison_html
 from common.atomic import write_text
 from common.errors import UserError, run_main
+from plan.evidence import evidence
 from plan.figure_specs import WITHOUT_RUNS
-from report import comparisons
+from report import comparisons, findings
 from report.context import (
     Context,
     add_context_arguments,
@@ -26,6 +27,8 @@ from report.context import (
     load_expected,
     scale_words,
 )
+from report.findings_html import STYLE as FINDINGS_STYLE
+from report.findings_html import findings_html
 from report.html_tables import Body, Cell, HtmlTable, code, link, page, relative, render_table, text
 from report.ledger import (
     control_words,
@@ -33,9 +36,9 @@ from report.ledger import (
     numbers_of,
     read_ledger,
     reason_words,
-    shown_verdicts,
     verdict_words,
 )
+from report.page_script import SCRIPT
 from report.scores import BY_UPDATE, group_paths, read_content
 from report.table_html import file_list, html_table
 from report.table_spec import LESS_IS_BETTER, SCALE_LANGUAGES, paper_names, read_rows
@@ -47,12 +50,24 @@ SUMMARY = "parallax/summary"  # the first table
 SPARK = (160, 34)  # width and height of a small curve, in pixels
 
 STYLE = """
-header { border-bottom: 2px solid var(--line); padding-top: 1rem; }
+header { border-bottom: 2px solid var(--line); } header h1 { margin: 0.6em 0 0.2em; } header p { margin: 0.4em 0; }
 .skip { position: absolute; left: 1rem; top: -6rem; background: var(--ground); padding: 0.5rem 1rem; }
 .skip:focus { top: 0.5rem; }
+nav > p { display: flex; flex-wrap: wrap; gap: 0.3rem 1.2rem; max-width: none; }
 nav ul { list-style: none; margin: 0.2rem 0; padding: 0; } nav ul ul ul { padding-left: 1rem; }
-nav > ul > li > ul { columns: 22rem; column-gap: 2rem; } nav > ul > li { margin: 0.5rem 0; font-weight: 600; }
-nav ul ul { font-weight: normal; } nav ul ul > li { padding: 0.1rem 0; }
+nav details > ul > li > ul { columns: 22rem; column-gap: 2rem; } nav details > ul > li { margin: 0.5rem 0; }
+nav details > ul > li > ul > li { padding: 0.1rem 0; }
+details.item { border-top: 1px solid var(--thin); padding: 0.3rem 0; } details.item > summary { cursor: pointer; }
+summary h4 { display: inline; font-size: 1rem; } summary .quiet { font-weight: normal; }
+details.item[open] > summary .quiet { display: none; } .again { font-size: 0.85rem; margin: -1.5rem 0 1.5rem; }
+details.fold { margin: 0.3rem 0; } details.fold > summary { cursor: pointer; font-weight: 600; }
+.filter input { font: inherit; padding: 0.3rem 0.5rem; width: min(24rem, 100%); color: inherit;
+  background: var(--ground); border: 1px solid var(--line); border-radius: 3px; }
+::placeholder { color: var(--quiet); opacity: 1; }
+thead button { font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: inherit;
+  cursor: pointer; }
+thead button:hover { text-decoration: underline; } thead button:focus-visible { outline: 3px solid var(--focus); }
+[aria-sort=descending] button::after { content: " \\25BC"; } [aria-sort=ascending] button::after { content: " \\25B2"; }
 dl { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: 0.3rem 1rem; } dd { margin: 0; }
 dt { font-weight: 600; }
 figure { margin: 1rem 0 2rem; } figcaption { max-width: 48rem; }
@@ -62,7 +77,8 @@ figure img { background: #ffffff; padding: 0.5rem; width: 56rem; max-width: 100%
 .verdict { font-weight: 600; } .prose { min-width: 14rem; } #claims-table th[scope=row] { min-width: 12rem; }
 footer { border-top: 1px solid var(--line); margin-top: 3rem; font-size: 0.85rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
-@media print { nav, .skip, summary { display: none; } section + section h2 { break-before: page; }
+@media print { nav, .skip, .filter, summary { display: none; } details.item > summary { display: block; }
+  section + section h2 { break-before: page; }
   figure img { max-width: 22cm; max-height: 15cm; object-fit: contain; object-position: left; padding: 0; } }
 """
 
@@ -102,16 +118,33 @@ def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
 
 
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:
+    """Every table, folded where nothing of it was computed here."""
     names, cited = paper_names(context.root), citations(context)
-    lines, parts = [], []
+    lines = [
+        '<p class="filter" hidden><label>Show tables and rows with <input id="filter" type="search" '
+        'placeholder="xnli xlm-r"></label></p>'
+    ]
+    parts = []
     for paper, of_paper in by_paper(specs).items():
         lines.append(paper_heading(names[paper], cited.get(paper)))
         for spec in of_paper:
             table = item_table(spec, context, out)
             title, part = item_heading(spec, context)
-            lines += [title, render_table(table)]
+            has_number = any("ours" in cell.kind and "missing" not in cell.kind for cell in cells_of(table))
+            opened = " open" if has_number else ""
+            told = spec["title"] if has_number else f"{spec['title']}; published numbers alone"
+            lines += [
+                f'<details class="item"{opened}><summary>{title} <span class="quiet">{text(told)}</span></summary>',
+                render_table(table).rstrip("\n"),
+                f'<p class="again">Made again by {code(f"make table T={key(spec)} SCALE={context.scale}")}.</p>',
+                "</details>",
+            ]
             parts.append((names[paper], *part))
     return Section("tables", "Tables", "\n".join(lines), parts)
+
+
+def cells_of(table: HtmlTable) -> Iterable[Cell]:
+    return (cell for body in table.bodies for row in body.rows for cell in row if not cell.scope)
 
 
 def paper_heading(name: str, citation: str | None) -> str:
@@ -138,11 +171,11 @@ def figures_section(specs: Sequence[dict], context: Context, folder: Path, out: 
 
 
 def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
-    """The picture itself in the page, what it shows in words, and the files that it rests on."""
+    """The picture, which is read when a reader comes to it, what it shows in words, and the files that it rests on."""
     picture = folder / f"{key(spec)}.png"
     try:
-        content = base64.b64encode(picture.read_bytes()).decode("ascii")
-    except FileNotFoundError:
+        width, height = size_of_png(picture)
+    except (FileNotFoundError, struct.error):
         raise UserError(f"{picture}: no such figure; run plot_figure") from None
     words = [f"<strong>{text(item_name(spec, context))}.</strong> {text(spec['title'])}."]
     words += [text(note) for note in spec.get("notes", [])]
@@ -152,11 +185,18 @@ def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
     return "\n".join(
         [
             f'<figure id="{spec["paper"]}-{spec["item"]}">',
-            f'<img alt="{text(alternative(spec, context))}" src="data:image/png;base64,{content}">',
+            f'<img alt="{text(alternative(spec, context))}" src="{text(relative(picture, out))}" loading="lazy" '
+            f'width="{width}" height="{height}">',
             f"<figcaption>{' '.join(words)}</figcaption>",
             "</figure>",
         ]
     )
+
+
+def size_of_png(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, as the first chunk of a PNG has them."""
+    with open(path, "rb") as file:
+        return struct.unpack(">II", file.read(24)[16:])
 
 
 KINDS_OF_FIGURES = {
@@ -247,25 +287,9 @@ def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
         head=[[Cell(text(words), "col") for words in head]],
         bodies=[Body(text(paper), rows) for paper, rows in rows_of.items()],
     )
-    verdicts = shown_verdicts(ledger)
-    counts = HtmlTable(
-        identity="claims-counts",
-        name="Claims by verdict",
-        html_caption="<strong>Claims by verdict</strong>, of each scale alone and corrected for their number.",
-        head=[[Cell(text(words), "col") for words in ("", *verdicts)]],
-        bodies=[
-            Body(
-                "",
-                [
-                    [Cell(text(row["name"]), "row"), *(Cell(str(row["counts"][one])) for one in verdicts)]
-                    for row in ledger["summary"]
-                ],
-            )
-        ],
-    )
     words = [*(one["words"] for one in ledger["scales"]), ledger["method"]]
     lines = [f"<p>{text(one)}</p>" for one in words]
-    return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(counts), render_table(table)]))
+    return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(table)]))
 
 
 def claim_row(claim: Mapping, scales: Sequence[str], both: bool, out: Path) -> list[Cell]:
@@ -536,19 +560,19 @@ def about_section(contents: Mapping[Path, dict], trainings: Sequence[Path], cont
 
 
 def contents_list(sections: Sequence[Section]) -> str:
-    lines = ['<nav aria-label="Contents">', "<h2>Contents</h2>", "<ul>"]
-    for section in sections:
-        lines.append(f"<li>{link(text(section.title), f'#{section.identity}')}")
+    """The sections in a line, and folded below it every table and figure."""
+    leading = " ".join(link(text(section.title), f"#{section.identity}") for section in sections)
+    lines = ['<nav aria-label="Contents">', f"<p>{leading}</p>"]
+    lines += ['<details class="fold"><summary>All tables and figures</summary>', "<ul>"]
+    for section in (section for section in sections if section.parts):
         groups: dict[str, list[str]] = {}
         for group, to, name in section.parts:
             groups.setdefault(group, []).append(f"<li>{link(text(name), f'#{to}')}</li>")
-        if groups:
-            lines.append("<ul>")
-            for group, items in groups.items():
-                lines += [f"<li>{text(group)}", "<ul>", *items, "</ul>", "</li>"]
-            lines.append("</ul>")
-        lines.append("</li>")
-    return "\n".join([*lines, "</ul>", "</nav>"])
+        lines += [f"<li>{text(section.title)}", "<ul>"]
+        for group, items in groups.items():
+            lines += [f"<li>{text(group)}", "<ul>", *items, "</ul>", "</li>"]
+        lines += ["</ul>", "</li>"]
+    return "\n".join([*lines, "</ul>", "</details>", "</nav>"])
 
 
 def render_site(sections: Sequence[Section], context: Context) -> str:
@@ -559,6 +583,7 @@ def render_site(sections: Sequence[Section], context: Context) -> str:
             "<h1>Parallax</h1>",
             "<p>Cross-lingual pre-training: published and reproduced numbers, "
             f"at scale {code(context.scale)}{' on a generated mini-world' if context.world else ''}.</p>",
+            *([f"<p><strong>{text(scale_words(context))}</strong></p>"] if context.warning else []),
             contents_list(sections),
             "</header>",
         ]
@@ -571,9 +596,10 @@ def render_site(sections: Sequence[Section], context: Context) -> str:
     after = (
         "<footer><p>Written by Parallax from specs, published numbers and score files: "
         "<code>snakemake --cores all results/index.html</code>. Code: MIT licence; the data sets have their own.</p>"
-        "</footer>"
+        f"</footer>\n<script>{SCRIPT}</script>"
     )
-    return page(f"Parallax: published and reproduced, scale {context.scale}", main, STYLE, before, after)
+    title = f"Parallax: published and reproduced, scale {context.scale}"
+    return page(title, main, STYLE + FINDINGS_STYLE, before, after)
 
 
 def main() -> None:
@@ -589,13 +615,18 @@ def main() -> None:
     names = paper_names(context.root)
     specs = [*table_specs.values(), *figure_specs.values()]
     contents = provenance({path for spec in specs for path in context.expected(spec) if path.exists()}, context)
+    ledger = read_ledger(args.claims, context.scale) if args.claims else None
+    trainings = Path(str(evidence(context.config, "trainings")))
+    found = findings.find(table_specs, context.config, args.scores_root, context.root / trainings)
+    told = findings_html(found, ledger, context.config.tie, [*table_specs, *figure_specs])
     sections = [
+        Section("findings", "What was found", told),
         about_section(contents, args.trainings, context),
         tables_section(in_order(table_specs, names), context, args.out),
         figures_section(in_order(figure_specs, names), context, args.figures, args.out),
     ]
-    if args.claims:
-        sections.append(claims_section(read_ledger(args.claims, context.scale), context, args.out))
+    if ledger:
+        sections.append(claims_section(ledger, context, args.out))
     if args.audit:
         sections.append(audit_section(read_csv(args.audit), context, {**table_specs, **figure_specs}))
     sections += [trainings_section(args.trainings, context, args.out), files_section(contents, args.out)]

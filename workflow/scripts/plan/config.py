@@ -30,6 +30,11 @@ class Config:
     _recipes: dict[tuple[str, str, str], dict] = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def tie(self) -> float:
+        """Points between two scores that count as none, from config/claims.yaml."""
+        return self.derived.get("tie", 0.0)
+
+    @property
     def scale_name(self) -> str:
         return self.settings["scale"]
 

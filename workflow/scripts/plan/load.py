@@ -221,6 +221,7 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     for number, claim in enumerate(content["claims"], start=1):
         name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
         schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
+    config.derived["tie"] = tie
     read = claims.with_ties(content["claims"], tie)
     check_claims(read, config.runs, config.tasks, _papers(config))
     return read

@@ -224,15 +224,15 @@ def languages_read(run: dict) -> int:
 
 def parameters(subject: Subject) -> int:
     """Those that the final weights of a run have: neither momentum copies nor a generator."""
-    return _counted(_key(subject))[0]
+    return _parameters(_key(subject))
 
 
 def flops_by_papers(subject: Subject) -> float:
-    return _counted(_key(subject))[1]
+    return _flops(_key(subject))[0]
 
 
 def flops_of_ours(subject: Subject) -> float:
-    return _counted(_key(subject))[2]
+    return _flops(_key(subject))[1]
 
 
 COUNTED: dict[str, Callable[[Subject], Any]] = {
@@ -246,38 +246,51 @@ def _key(subject: Subject) -> str:
     return json.dumps([subject.run, subject.vocabulary], sort_keys=True)
 
 
-@cache
-def _counted(key: str) -> tuple[int, float, float]:
-    """Parameters from the shapes of the model, and FLOPs of its passes by both countings. Rows are taken as full, each
-    one document: what real text leaves empty costs less."""
+def _typed(key: str) -> "RunConfig":  # noqa: F821  the engine is imported where something is counted
+    """The run as the engine reads it, with its vocabulary."""
     import dataclasses
 
-    import torch
-
     from common.typed import build as build_typed
-    from engine import cost
     from engine.config import RunConfig
-    from engine.objectives import OBJECTIVES
-    from training.assembly import PretrainingModel, parameters_of
 
     values, vocabulary = json.loads(key)
     values = {name: value for name, value in values.items() if name not in ("paper", "decoder")}
     for section, share in (("schedule", "steps_share"), ("model", "layers_share")):
         values[section] = {name: value for name, value in values[section].items() if name != share}
     run = build_typed(RunConfig, values, "")
-    run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
+
+
+@cache
+def _parameters(key: str) -> int:
+    """From the shapes of the model."""
+    import torch
+
+    from engine.objectives import OBJECTIVES
+    from training.assembly import PretrainingModel, parameters_of
+
+    run = _typed(key)
     with torch.device("meta"):
         model = PretrainingModel(run)
     left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
     size = parameters_of(model, left_out)
-    seen = {}
+    return size["all"] - size["training_only"]
+
+
+@cache
+def _flops(key: str) -> tuple[float, float]:
+    """Of its passes by both countings. Rows are taken as full, each one document: what real text leaves empty costs
+    less."""
+    from engine import cost
+
+    run, seen = _typed(key), {}
     in_turn = len(run.objectives) if run.schedule.alternate else 1
     for objective in run.objectives:
         length = objective.row_length or run.batch.row_length
         tokens = (objective.rows or run.batch.rows) * length * run.schedule.steps / in_turn
         seen[objective.name] = cost.Seen(tokens, objective.mask.rate * tokens, tokens / length, tokens * length)
     flops = cost.flops(run, seen).values()
-    return size["all"] - size["training_only"], sum(f["papers"] for f in flops), sum(f["ours"] for f in flops)
+    return sum(f["papers"] for f in flops), sum(f["ours"] for f in flops)
 
 
 def subjects(config: Config, run: str, task: str | None = None, setting: str | None = None) -> dict[str, Subject | str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
@@ -117,6 +118,35 @@ def summary(ledger: dict) -> list[dict]:
 def agreed_counts(verdicts: Iterable[str]) -> dict[str, int]:
     verdicts = list(verdicts)
     return {**counts_of(verdicts), DIFFER: verdicts.count(DIFFER)}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One difference of a claim, with what each scale has measured of it."""
+
+    paper: str
+    name: str
+    published: float | None
+    at: dict[str, tuple[float, tuple[float, float] | None]]  # scale -> effect, interval
+
+
+def lines_of(ledger: dict) -> list[Line]:
+    """Every difference in points that a paper prints or a scale has measured, in the order of the claims."""
+    found = []
+    for claim in ledger["claims"]:
+        if claim["kind"] == "cost":
+            continue
+        links = {scale: one["links"] for scale, one in claim["by_scale"].items()}
+        for place, published in enumerate(claim["published"]):
+            at = {
+                scale: (own[place]["estimate"], own[place]["interval"])
+                for scale, own in links.items()
+                if len(own) > place
+            }
+            several = f" {place + 1}" if len(claim["published"]) > 1 else ""
+            if at or published is not None:
+                found.append(Line(claim["paper_name"], claim["id"] + several, published, at))
+    return found
 
 
 def shown_verdicts(ledger: dict) -> list[str]:

@@ -131,6 +131,7 @@ class Evidence:
         self.read: dict[tuple[str, str, str], Results] = {}
         self.contents: dict[Path, dict] = {}
         self.used: set[str] = set()
+        self.of_today: dict[Path, bool] = {}
 
     def paths(self, measure: Measure) -> dict[str, dict[int, Path]]:
         """Job (a setting, or one of each language) -> seed -> path."""
@@ -143,7 +144,10 @@ class Evidence:
 
     def is_of_today(self, path: Path) -> bool:
         """Reference files may be of a configuration that has changed since."""
-        return not self.config.from_reference or not path.exists() or is_current(self.config, path.absolute())
+        if path not in self.of_today:
+            kept = self.config.from_reference and path.exists()
+            self.of_today[path] = not kept or is_current(self.config, path.absolute())
+        return self.of_today[path]
 
     def languages(self, measure: Measure) -> list[str]:
         return measured_languages(self.config, measure)

@@ -101,7 +101,8 @@ def html_rows(row: Row, table: Table, page: Path, footnotes: Footnotes) -> list[
     if row.run is not None:
         marks = "".join(footnotes.mark(words) for words in row_notes(row, table))
         cells = [
-            html_cell(cell, column, page, footnotes) for cell, column in zip(row.cells, table.columns, strict=True)
+            html_cell(cell, column, page, footnotes, table.context.scale)
+            for cell, column in zip(row.cells, table.columns, strict=True)
         ]
         lines.append([HtmlCell(f"Parallax, {code(row.run)}{marks}", "row", kind="ours"), *cells])
     leads = [difference(cell, table) for cell in row.cells]
@@ -116,8 +117,9 @@ def kind_of(name: str, shown: object) -> str:
     return f"number {name}" + (" missing" if shown is None else "")
 
 
-def html_cell(cell: Cell, column: Column, page: Path, footnotes: Footnotes) -> HtmlCell:
-    """`62.0 ± 2.0 (3)`: mean, deviation, number of seeds; the number leads to the first file that it rests on."""
+def html_cell(cell: Cell, column: Column, page: Path, footnotes: Footnotes, scale: str) -> HtmlCell:
+    """`62.0 ± 2.0 (3)`: mean, deviation, number of seeds; the number leads to the first file that it rests on, and says
+    which command computes that again."""
     if cell.summary is None:
         shown = MISSING if cell.beyond is None else f"&gt;{cell.beyond}"
         mark = footnotes.mark(f"{cell.reason}.") if cell.told else ""
@@ -127,8 +129,17 @@ def html_cell(cell: Cell, column: Column, page: Path, footnotes: Footnotes) -> H
     star = f"<sup>{STAR}</sup>" if cell.partial else ""
     of_seeds = ", ".join(f"seed {seed}: {value:.{column.decimals + 1}f}" for seed, value in cell.values.items())
     more = f"; the first of {len(cell.files)} score files" if len(cell.files) > 1 else ""
-    leading = link(words, relative(cell.files[0], page), f"{of_seeds}{more}") if cell.files else words
+    leading = (
+        link(words, relative(cell.files[0], page), f"{of_seeds}{more}{again(cell.files[0], scale)}")
+        if cell.files
+        else words
+    )
     return HtmlCell(f"{leading}{star} {n}", kind=kind_of("ours", cell))
+
+
+def again(path: Path, scale: str) -> str:
+    target = "/".join(("results", scale, "scores", *path.parts[-4:]))
+    return f"; again: snakemake --cores all --config scale={scale} -- {target}"
 
 
 def html_notes(table: Table, footnotes: Footnotes) -> list[str]:

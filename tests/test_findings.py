@@ -1,0 +1,103 @@
+"""What the page says of methods: derived from scores alone, corrected, and silent where there is too little."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import made_up
+from plan.load import load_config
+from report import findings, findings_html
+from report.findings import Task
+
+XNLI = Task("xnli", "cross-lingual-transfer", "accuracy", "XNLI")
+
+
+@pytest.fixture(scope="module")
+def config(repository):
+    return load_config(repository, {"scale": "mini", "runs": "all"})
+
+
+@pytest.fixture
+def scores(tmp_path) -> Path:
+    made_up.write_all(tmp_path / "scores")
+    return tmp_path / "scores"
+
+
+def found(config, scores: Path) -> findings.Findings:
+    return findings.find(config.tables, config, scores, scores.parent / "trainings")
+
+
+def by_heading(one: findings.Findings) -> dict[str, Task]:
+    return {task.heading: task for task in one.tasks}
+
+
+def test_the_best_is_the_one_with_the_best_scores(config, scores):
+    one = found(config, scores)
+    task = by_heading(one)["XNLI"]
+    assert list(one.scores[task]) == ["xlm", "xlm-r"]
+    assert (one.best(task), one.best(task, parallel=False)) == ("xlm", "xlm-r")
+    assert one.beaten(task, "xlm") == ["xlm-r"] and one.beaten(task, "xlm-r") == []
+    difference, interval, pair = one.ahead(task, "xlm", "xlm-r")
+    turned, other, _ = one.ahead(task, "xlm-r", "xlm")
+    assert difference == pytest.approx(12, abs=1) and turned == -difference
+    assert other == (-interval[1], -interval[0]) and pair.decided
+
+
+def test_other_scores_say_otherwise(config, scores):
+    """Nothing is written by hand: with the scores of the two exchanged, so is what is found."""
+    for one, other in (("xlm", "xlm-r"), ("xlm-r", "xlm")):
+        made_up_of = scores.parent / "exchanged" / other
+        shutil.copytree(scores / one, made_up_of)
+        for path in made_up_of.rglob("*.json"):
+            path.write_text(path.read_text().replace(f'"run": "{one}"', f'"run": "{other}"'))
+    again = found(config, scores.parent / "exchanged")
+    task = by_heading(again)["XNLI"]
+    assert (again.best(task), again.beaten(task, "xlm-r")) == ("xlm-r", ["xlm"])
+    assert "XLM-R base (MMLM)" in findings_html.method_leads(again)[1]
+
+
+def test_two_pre_trainings_decide_nothing(config, scores):
+    for path in scores.rglob("seed-3.json"):
+        path.unlink()
+    one = found(config, scores)
+    assert one.pairs and all(pair.p is None and not pair.decided for pair in one.pairs.values())
+    page = findings_html.findings_html(one, None, config.tie, [])
+    assert "decide nothing yet" in page and "n = " not in page and "*</abbr>" not in page
+
+
+def test_each_p_is_corrected_for_all_comparisons(config, scores):
+    pairs = list(found(config, scores).pairs.values())
+    assert len(pairs) > 2 and all(pair.adjusted >= pair.p for pair in pairs)
+    assert max(pair.adjusted for pair in pairs) == pytest.approx(max(pair.p for pair in pairs))
+
+
+def test_what_reads_sentence_pairs_and_what_it_costs(config):
+    plain, pairs, goes_on = (findings.describe(config, run, run) for run in ("xlm-r", "xlm", "xlm-r-continued"))
+    assert (plain.parallel, pairs.parallel, goes_on.parallel) == (False, True, False)
+    assert findings.describe(config, "random-init", "").flops == 0
+    assert goes_on.flops > plain.flops > 0, "a run costs what it starts from, too"
+
+
+def test_the_cheapest_of_those_that_are_close(config, scores):
+    one = found(config, scores)
+    task = by_heading(one)["XNLI"]
+    assert one.cheapest(task, 0.65) == "xlm" and one.cheapest(task, 50) == "xlm-r"
+
+
+def test_an_error_rate_is_better_when_it_is_lower(config, tmp_path):
+    for run, rate in (("xlm", 20.0), ("xlm-r", 30.0)):
+        for seed in made_up.SEEDS:
+            entries = [made_up.entry(code, rate + seed / 10, "error-rate") for code in ("de", "fr", "hi", "ru", "es")]
+            made_up.write_score(tmp_path, run, "word-alignment", "zero-shot-retrieval", seed, entries)
+    one = found(config, tmp_path)
+    [task] = one.tasks
+    assert task.less_is_better and one.best(task) == "xlm"
+    assert "20.2 (3)" in findings_html.findings_html(one, None, config.tie, [])
+
+
+def test_without_scores_or_without_the_table_it_says_so(config, tmp_path):
+    empty = found(config, tmp_path)
+    assert "nothing can be said" in findings_html.findings_html(empty, None, 0.65, [])
+    assert findings.find({}, config, tmp_path, tmp_path) is None
+    assert "parallax/methods" in findings_html.findings_html(None, None, 0.65, [])
