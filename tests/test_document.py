@@ -203,19 +203,25 @@ def test_every_missing_cell_is_listed_with_its_reason(repository, document):
                 if missing and len(missing) < len(row.cells) and item != "ernie-m/table-08":
                     codes = {c.language for c, cell in zip(table.columns, row.cells, strict=True) if not cell.summary}
                     assert codes == {code for line in told for code in line[2].split(", ")}
-    assert r"ERNIE-M base (ernie-m-base) & all & run ernie-m-base has no file in config/runs yet \\" in text
-    rows = "XLM-R base (xlm-r); XLM-R base + TLM (xlm); Random initialisation (random-init)"
-    assert rf"{rows} & el, bg, tr, vi, th, sw, ur & language not evaluated at scale mini \\" in text
-    rows = "XLM-R (xlm-r-small); + TLM (xlm-small); Random initialisation (random-init)"
-    assert f"{rows} & XNLI avg & mean without el, bg, tr, vi, th, sw, ur:" in text
-    assert "XLM-E base (xlm-e-base) & curve & run xlm-e-base has no file" in text
+    reasons = text.split(r"\addlinespace")
+    [own] = [block for block in reasons if r"Run \texttt{ernie-m-base}" in block]
+    assert "run ernie-m-base has no file in config/runs yet & ERNIE-M, table 1" in own
+    [own] = [block for block in reasons if r"Run \texttt{xlm-r}" in block]
+    assert "language not evaluated at scale mini & ERNIE-M, table 1: el, bg, tr, vi, th, sw, ur;" in own
+    [own] = [block for block in reasons if r"Run \texttt{xlm-small}" in block]
+    assert "mean without el, bg, tr, vi, th, sw, ur:" in own and "ERNIE-M, table 8: XNLI avg" in own
+    [own] = [block for block in reasons if r"Run \texttt{xlm-e-base}" in block]
+    assert "XLM-E, figure 3: curve" in own
 
 
-def test_rows_of_a_block_that_lack_the_same_are_one_line():
-    rows = [("A", "x", "en", "why"), ("A", "y", "de", "why"), ("A", "z", "en", "why"), ("B", "x", "en", "why")]
-    assert make_document.fold(rows) == [("A", "x; z", "en", "why"), ("A", "y", "de", "why"), ("B", "x", "en", "why")]
-    mixed = [rows[0], rows[3], rows[1]]
-    assert [line[0] for line in make_document.fold(mixed)] == ["A", "A", "B"]
+def test_a_run_stands_in_the_appendix_once_with_its_reasons():
+    first = [("A", "x (one)", "en", "why"), ("A", "y (two)", "all", "why"), ("B", "x, again (one)", "de", "why")]
+    second = [("A", "z (one)", "all", "else"), ("A", "MMTE", "all", "not public")]
+    assert make_document.by_run([("table 1", first), ("table 2", second)]) == {
+        "one": {"why": ["table 1: en, de"], "else": ["table 2"]},
+        "two": {"why": ["table 1"]},
+        "": {"not public": ["table 2: MMTE"]},
+    }
 
 
 def test_a_document_without_gaps_says_so():

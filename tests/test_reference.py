@@ -17,6 +17,7 @@ from plan.claimed import all_score_paths
 from plan.config import Config
 from plan.evidence import is_current, score_hash, training_paths
 from plan.load import load_config
+from plan.needs import score_paths
 from plan.recipes import recipe_of
 from plan.runs import resolve_run
 from report.context import load_context
@@ -192,3 +193,50 @@ def test_the_readme_shows_what_the_reference_scores_make(repository):
     rendered = render_markdown(build(specs["parallax/methods"], context))
     rows = [line for line in rendered.splitlines() if line.startswith("|")]
     assert len(rows) > 10 and "\n".join(rows) in (repository / "README.md").read_text(encoding="utf-8")
+
+
+BORROWED = "xlm-align-base"  # of parallax/methods, and not of those that a plain make trains
+
+
+@pytest.fixture
+def kept(repository, tmp_path, config) -> Path:
+    """A repository that keeps one score of a run that is not trained."""
+    shutil.copytree(repository / "config", tmp_path / "config")
+    write(tmp_path / "made", config, (BORROWED, *PLAIN[1:]), scores=[entry(code, 50.0) for code in ("en", "de")])
+    assert keep_reference.keep(config, tmp_path / "made", tmp_path / "reference", "a machine") == (1, [])
+    return tmp_path
+
+
+def methods(root: Path, *overrides: str):
+    scores = "reference/scores/mini" if "scores_from=reference" in overrides else "results/mini/scores"
+    context, tables, _ = load_context(root / "config/config.yaml", "mini", root / scores, overrides)
+    table = build(tables["parallax/methods"], context)
+    [row] = [row for row in table.rows if row.run == BORROWED]
+    return table, row
+
+
+def test_where_nothing_was_trained_a_finished_reference_score_is_shown_and_marked(kept):
+    table, row = methods(kept)
+    assert row.cells[0].summary.mean == 50.0 and row.cells[0].files[0].is_relative_to(kept / "reference")
+    assert row.cells[2].reason == f"run {BORROWED} is not trained here, and has no such score in reference/"
+    assert "Not trained here: the reference scores of the repository." in render_markdown(table)
+    config = load_config(kept, {"scale": "mini"})
+    path = f"reference/scores/mini/{BORROWED}/xnli/cross-lingual-transfer/seed-1.json"
+    assert path in score_paths(config, config.tables["parallax/methods"])
+    assert path not in all_score_paths(config), "what is collected is what was trained here"
+    for item, spec in config.figures.items():
+        assert not [own for own in score_paths(config, spec) if own.startswith("reference/")], item
+
+
+@pytest.mark.parametrize("override", ["runs=all", "scores_from=reference"])
+def test_a_run_that_is_trained_here_shows_its_own_scores_alone(kept, override):
+    table, row = methods(kept, override)
+    assert not table.context.borrowed and "Not trained here" not in render_markdown(table)
+    assert (row.cells[0].summary is not None) == (override == "scores_from=reference")
+
+
+def test_a_reference_score_of_another_configuration_is_not_shown(kept):
+    path = kept / f"reference/scores/mini/{BORROWED}/xnli/cross-lingual-transfer/seed-1.json"
+    path.write_text(path.read_text().replace('"task_version": ', '"task_version": 9'))
+    _, row = methods(kept)
+    assert row.cells[0].summary is None and "no such score in reference/" in row.cells[0].reason

@@ -6,6 +6,7 @@ cd results/tables && pdflatex all.tex && pdflatex all.tex
 
 import argparse
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -102,44 +103,52 @@ def list_missing(items: Items, context: Context) -> list[tuple[str, list[tuple[s
     return [(item_name(spec, context), rows) for spec, rows in (*of_tables, *of_figures)]
 
 
-def fold(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, str, str, str]]:
-    """Rows of a block that lack the same cells for the same reason as one line, where the first of them stands."""
-    names: dict[tuple[str, str, str], list[str]] = {}
-    for block, row, cells, reason in rows:
-        names.setdefault((block, cells, reason), []).append(row)
-    blocks = list(dict.fromkeys(block for block, *_ in rows))
-    folded = [(block, "; ".join(of), cells, reason) for (block, cells, reason), of in names.items()]
-    return sorted(folded, key=lambda line: blocks.index(line[0]))
+Missing = tuple[str, str, str, str]  # block, row, cells, reason
+RUN_OF_ROW = re.compile(r"\(([a-z0-9][a-z0-9.-]*)\)$")  # ends a row's name
 
 
-def render_missing(listed: list[tuple[str, list[tuple[str, str, str, str]]]]) -> str:
-    """The appendix page: a long table of item, row, cells and reason."""
+def by_run(listed: list[tuple[str, list[Missing]]]) -> dict[str, dict[str, list[str]]]:
+    """Run -> reason -> what lacks it for that: an item, or some cells of it. Rows without a run stand under "" with
+    their names."""
+    found: dict[str, dict[str, dict[str, dict[str, None]]]] = {}
+    for item, rows in listed:
+        for _, row, cells, reason in rows:
+            match = RUN_OF_ROW.search(row)
+            run = match[1] if match else ""
+            words = cells if match else f"{row}" + ("" if cells == "all" else f" ({cells})")
+            found.setdefault(run, {}).setdefault(reason, {}).setdefault(item, {})[words] = None
+    return {
+        run: {reason: [item_words(item, list(cells)) for item, cells in items.items()] for reason, items in of.items()}
+        for run, of in sorted(found.items(), key=lambda pair: (not pair[0], pair[0]))
+    }
+
+
+def item_words(item: str, cells: list[str]) -> str:
+    return item if "all" in cells else f"{item}: {', '.join(dict.fromkeys(', '.join(cells).split(', ')))}"
+
+
+def render_missing(listed: list[tuple[str, list[Missing]]]) -> str:
+    """The appendix page: of each run the reasons, and the items and cells that lack a number for it."""
     lines = ["% written by make_document.py"]
     if not any(rows for _, rows in listed):
         return "\n".join([*lines, "Every cell of every item has a number.", ""])
     lines += [
+        "An item alone lacks all numbers of a row; else the cells are named.",
         r"\begingroup\footnotesize\setlength{\tabcolsep}{4pt}",
         r"\begin{longtable}{@{}>{\raggedright\arraybackslash}p{0.34\linewidth}"
-        r">{\raggedright\arraybackslash}p{0.24\linewidth}>{\raggedright\arraybackslash}p{0.36\linewidth}@{}}",
+        r">{\raggedright\arraybackslash}p{0.62\linewidth}@{}}",
         r"\toprule",
-        r"Row (run) & Cells & Why there is no number \\",
+        r"Why there is no number & Items and cells \\",
         r"\midrule",
         r"\endhead",
         r"\bottomrule",
         r"\endlastfoot",
     ]
-    first = True
-    for name, rows in listed:
-        if not rows:
-            continue
-        block = None
-        for title, row, cells, reason in fold(rows):
-            if title != block:
-                lines.append("" if first else r"\addlinespace[3pt]")
-                words = rf"\textbf{{{latex.escape(name)}.}} {latex.escape(title)}"
-                lines.append(rf"\multicolumn{{3}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {words}}} \\*")
-                block, first = title, False
-            lines.append(" & ".join(latex.escape(text) for text in (row, cells, reason)) + r" \\")
+    for run, of_reason in by_run(listed).items():
+        name = rf"Run {latex.code(run)}" if run else "Rows without a run"
+        lines.append(rf"\addlinespace[3pt]\multicolumn{{2}}{{@{{}}l}}{{\bfseries {name}}} \\*")
+        for reason, items in of_reason.items():
+            lines.append(f"{latex.escape(reason)} & {latex.escape('; '.join(items))}" + r" \\")
     lines += [r"\end{longtable}", r"\endgroup", ""]
     return "\n".join(lines)
 
@@ -152,7 +161,7 @@ def describe_runs(tables: Iterable[Table]) -> list[tuple[str, str]]:
     others: dict[str, set[str]] = {}
     for table in tables:
         for row in table.rows:
-            if row.seeds:
+            if row.seeds and row.run not in table.context.borrowed:
                 others.setdefault(row.canonical, set()).add(row.run)
     return [(run, ", ".join(sorted(names - {run}))) for run, names in sorted(others.items())]
 
@@ -179,6 +188,7 @@ def render_front(context: Context, description: str, items: Items, sections: Sec
     specs = [*(spec for spec, _ in items.tables), *items.figures]
     seeds, files = seeds_found(context, specs)
     runs = describe_runs(tables)
+    borrowed = sorted({row.run for table in tables for row in table.rows if row.seeds} & context.borrowed)
     run_words = ", ".join(
         latex.code(run) + (f" (also as {latex.escape(names)})" if names else "") for run, names in runs
     )
@@ -187,6 +197,7 @@ def render_front(context: Context, description: str, items: Items, sections: Sec
         ("Data", "the generated mini-world" if context.world else "real corpora and evaluation sets"),
         ("Seeds", ", ".join(map(str, seeds)) or "none yet"),
         ("Runs", run_words or "none yet"),
+        *([("From reference/", ", ".join(map(latex.code, borrowed)))] if borrowed else []),
         ("Score files", str(files)),
     ]
     lines = [

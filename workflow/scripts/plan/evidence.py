@@ -25,6 +25,10 @@ def evidence(config: Config, kind: str) -> str:
     return f"reference/{kind}/{config.scale_name}" if config.from_reference else f"results/{config.scale_name}/{kind}"
 
 
+def reference_scores(config: Config) -> str:
+    return f"reference/scores/{config.scale_name}"
+
+
 def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:
     return f"{evidence(config, 'scores')}/{run}/{task}/{setting}/seed-{seed}.json"
 

@@ -10,7 +10,7 @@ from typing import Any
 from common.identity import digest
 from plan import compare_specs
 from plan.config import Config
-from plan.evidence import existing, score_path, seeds_of, training_path, trainings_of
+from plan.evidence import existing, is_current, reference_scores, score_path, seeds_of, training_path, trainings_of
 from plan.recipes import (
     recipe_bitext,
     recipe_of,
@@ -42,20 +42,23 @@ def canonical_runs(config: Config) -> dict[str, str]:
     return {run: canonical_run(config, run) for run in sorted(named)}
 
 
-def needs(config: Config, spec: dict, item: str | None = None) -> list[tuple[str, str, str]]:
+def needs(
+    config: Config, spec: dict, item: str | None = None, runs: frozenset[str] | None = None
+) -> list[tuple[str, str, str]]:
     """The (run, task, setting) that stand behind a table or figure and that the run is fit for, sorted.
 
-    Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects, tasks
-    and settings that nothing computes yet, tasks in none of whose languages this scale evaluates, and settings that
-    rest on sentence pairs where it has none.
+    Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects (or
+    that are not among `runs`), tasks and settings that nothing computes yet, tasks in none of whose languages this
+    scale evaluates, and settings that rest on sentence pairs where it has none.
     """
+    runs = config.selected if runs is None else runs
     if "compare" in spec:  # the columns that it takes from tables of scores
         return sorted({need for other in compare_specs.score_specs(config.root, spec) for need in needs(config, other)})
     found = set()
     for group in spec.get("groups", []):
         for row in group["rows"]:
             run = row.get("run")
-            if run not in config.selected:
+            if run not in runs:
                 continue
             for column in spec.get("columns", []):
                 task, setting = column["task"], column.get("setting", group.get("setting"))
@@ -154,7 +157,32 @@ def comparison_digest(config: Config, spec: dict) -> str:
 
 def score_paths(config: Config, spec: dict) -> list[str]:
     """The score files that a table or figure reads at this scale."""
-    return paths_of_needs(config, needs(config, spec))
+    return [*paths_of_needs(config, needs(config, spec)), *borrowed_paths(config, spec)]
+
+
+def borrowed(config: Config) -> frozenset[str]:
+    """Runs that are not trained here and that the repository keeps reference scores of: tables show these, marked."""
+    if "borrowed" not in config.derived:
+        kept = config.root / reference_scores(config)
+        there = {path.name for path in kept.iterdir()} if kept.is_dir() and not config.from_reference else set()
+        others = there & set(config.runs) - config.selected - config.not_here
+        config.derived["borrowed"] = frozenset(run for run in others if canonical_run(config, run) in others)
+    return config.derived["borrowed"]
+
+
+def borrowed_paths(config: Config, spec: dict) -> list[str]:
+    """The reference scores, of today's configuration, that a table shows of runs that are not trained here."""
+    item = f"{spec['paper']}/{spec['item']}"
+    if item not in config.tables or "compare" in spec:
+        return []
+    known, found = config.derived.setdefault("current", {}), []
+    for run, task, job in needs(config, spec, item, borrowed(config)):
+        for seed in seeds_of(config, run):
+            path = f"{reference_scores(config)}/{run}/{task}/{job}/seed-{seed}.json"
+            if path not in known:
+                known[path] = is_current(config, path)
+            found += [path] if known[path] else []
+    return found
 
 
 def paths_of_needs(config: Config, found: list[tuple[str, str, str]]) -> list[str]:

@@ -34,7 +34,7 @@ from report.comparison_cells import (
     written,
 )
 from report.comparison_corpora import build_corpora, build_resources
-from report.context import Context
+from report.context import Context, own_alone
 from report.scores import Summary
 from report.table_spec import errata_of
 from report.tables import build as build_table
@@ -43,6 +43,7 @@ from report.trainings import read_training
 
 def build(spec: dict, context: Context, count: bool = True) -> Comparison:
     """Without `count` nothing is counted that needs a model: such cells are empty, and torch is not imported."""
+    context = own_alone(context)
     kind, how = next(iter(spec["compare"].items()))
     published = compare_specs.published_rows(context.root, spec, f"config/tables/{spec['paper']}/{spec['item']}.yaml")
     comparison = BUILD[kind](spec, how, context, published, count)

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from common.errors import UserError
@@ -30,12 +30,21 @@ class Context:
         frozenset()
     )  # published checkpoints that this scale has no use for: rows that show nothing else are left out
     reference: bool = False  # the scores are those of the repository
+    borrowed: frozenset[str] = (
+        frozenset()
+    )  # of `runs` those that are not trained here: their scores are the repository's
     unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
     seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
     trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
     lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
     cost_unknown: Callable[[str], str | None] = lambda run: None  # why nobody can say what a run cost
     config: object = None  # the plan's configuration, for what is compared without a score
+
+
+def own_alone(context: Context) -> Context:
+    """Without what is borrowed from the repository: for what has no place to mark it."""
+    unselected = context.unselected | context.borrowed
+    return replace(context, runs=context.runs - context.borrowed, unselected=unselected, borrowed=frozenset())
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict:
@@ -77,12 +86,15 @@ def load_context(
             for seed in seeds_of(config, run)
         ]
         kept = {(*path.parts[-4:-1], path.name) for path in map(Path, score_paths(config, spec))}
-        return [path for path in paths if (*path.parts[-4:-1], path.name) in kept] if config.from_reference else paths
+        if config.from_reference:
+            return [path for path in paths if (*path.parts[-4:-1], path.name) in kept]
+        return [*paths, *(root / path for path in plan.needs.borrowed_paths(config, spec))]
 
+    borrowed = plan.needs.borrowed(config)
     context = Context(
         scale=scale,
         world=config.has_world,
-        runs=config.selected,
+        runs=config.selected | borrowed,
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
         canonical=lambda run, task: canonical_run(config, run, task),
         expected=expected,
@@ -90,7 +102,8 @@ def load_context(
         warning=config.scale.get("warning"),
         untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
         root=root,
-        unselected=frozenset(config.runs) - config.selected,
+        unselected=frozenset(config.runs) - config.selected - borrowed,
+        borrowed=borrowed,
         absent=frozenset(config.not_here),
         reference=config.from_reference,
         unfit=lambda run, task, setting: plan.needs.unfit(config, run, task, setting),

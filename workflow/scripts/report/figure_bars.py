@@ -68,7 +68,7 @@ def draw(spec: dict, context: Context) -> plt.Figure:
     published = [one for one in bars if one.published]
     reproduced = [one for one in bars if one.points]
     if not published and not reproduced:
-        return nothing_to_draw(spec, context)
+        return nothing_to_draw(spec, context, missing(spec, context))
     apart = bool(context.world and published and reproduced)  # not comparable: axes of their own
     with plt.rc_context(STYLE):
         figure, parts = plt.subplots(

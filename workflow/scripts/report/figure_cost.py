@@ -101,9 +101,9 @@ def point_of(row: Row, written: dict, spec: dict, context: Context) -> tuple[Poi
 
 
 def draw(spec: dict, context: Context) -> plt.Figure:
-    lines, _ = read_lines(spec, context)
+    lines, lacking = read_lines(spec, context)
     if not lines:
-        return nothing_to_draw(spec, context)
+        return nothing_to_draw(spec, context, lacking)
     counting = spec["cost"]["counting"]
     reproduced, published = any(line.points for line in lines), any(line.published for line in lines)
     comparable = not context.world and counting == "papers"

@@ -143,7 +143,7 @@ def read_curves(spec: dict, context: Context) -> Curves:
 def draw(spec: dict, context: Context) -> plt.Figure:
     curves = read_curves(spec, context)
     if not curves.lines:
-        return nothing_to_draw(spec, context)
+        return nothing_to_draw(spec, context, curves.missing)
     # Numbers that are not comparable get axes of their own: on one scale the larger ones would hide the others' shape.
     apart = context.world and any(line.points for line in curves.lines) and any(line.published for line in curves.lines)
     with plt.rc_context(STYLE):

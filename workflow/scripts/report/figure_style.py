@@ -4,6 +4,8 @@ The same content gives the same bytes: no dates in the files, fixed size and fon
 """
 
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -62,12 +64,17 @@ def row_name(row: dict) -> str:
     return f"{row['label']} ({row['run']})" if row.get("run") else row["label"]
 
 
-def nothing_to_draw(spec: dict, context: Context) -> plt.Figure:
-    """In place of a figure without a number: it keeps its place, and the appendix says why it is empty."""
+REASONS = 2  # that an empty figure tells itself; the appendix has them all
+
+
+def nothing_to_draw(spec: dict, context: Context, missing: Sequence[tuple[str, ...]] = ()) -> plt.Figure:
+    """In place of a figure without a number: it says why it is empty, by the reasons of most of its rows."""
+    reasons = [reason for reason, _ in Counter(reason for *_, reason in missing).most_common(REASONS)]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(SIZE_INCHES[0], 1.2), layout="constrained")
         axes.set_axis_off()
         words = f"No number is published for this figure, and at scale {context.scale} nothing behind it is computed."
+        words = "\n".join([words, *(textwrap.fill(f"{reason[:1].upper()}{reason[1:]}.", 110) for reason in reasons)])
         axes.text(0.5, 0.5, words, ha="center", va="center", fontsize=9)
         dress(figure, spec, context)
     return figure

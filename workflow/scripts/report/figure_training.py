@@ -82,9 +82,9 @@ def read_lines(spec: dict, context: Context) -> tuple[list[Line], list[tuple[str
 
 
 def draw(spec: dict, context: Context) -> plt.Figure:
-    lines, _ = read_lines(spec, context)
+    lines, lacking = read_lines(spec, context)
     if not lines:
-        return nothing_to_draw(spec, context)
+        return nothing_to_draw(spec, context, lacking)
     about = spec["training"]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=SIZE_INCHES, layout="constrained")

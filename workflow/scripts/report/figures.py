@@ -5,7 +5,7 @@ from types import ModuleType
 import matplotlib.pyplot as plt
 
 from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_simulation, figure_training
-from report.context import Context
+from report.context import Context, own_alone
 
 KINDS = {
     "masks": figure_masks,
@@ -21,9 +21,9 @@ def kind_of(spec: dict) -> ModuleType:
 
 
 def draw(spec: dict, context: Context) -> plt.Figure:
-    return kind_of(spec).draw(spec, context)
+    return kind_of(spec).draw(spec, own_alone(context))
 
 
 def missing_lines(spec: dict, context: Context) -> list[tuple[str, str, str, str]]:
     """What a figure cannot show, for the appendix: (group, row, what, reason)."""
-    return [] if {"diagram", "effects"} & set(spec) else kind_of(spec).missing(spec, context)
+    return [] if {"diagram", "effects"} & set(spec) else kind_of(spec).missing(spec, own_alone(context))

@@ -107,6 +107,8 @@ def unusual_selections(row: Row, table: Table) -> list[str]:
 def row_notes(row: Row, table: Table) -> list[str]:
     """What must be known of a row's reproduced numbers."""
     notes = unusual_selections(row, table)
+    if row.run in table.context.borrowed and row.seeds:
+        notes.append("Not trained here: the reference scores of the repository.")
     if row.canonical != row.run:
         notes.append(
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "

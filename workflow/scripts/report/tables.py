@@ -290,7 +290,10 @@ def build(spec: dict, context: Context) -> Table:
         setting = setting_of(column, group)
         if reason := why_missing(row, column.task, setting, context):
             return Cell(reason=reason)
-        return cell_of(column, lookup(row, column.task, setting), context)
+        found = lookup(row, column.task, setting)
+        if not found and row["run"] in context.borrowed:
+            return Cell(reason=f"run {row['run']} is not trained here, and has no such score in reference/")
+        return cell_of(column, found, context)
 
     def with_target(column: Column) -> Column:
         """What is to be reached: the mean over seeds of the last value that each seed of the other run has."""
