@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import unicodedata
 import zipfile
 from collections import Counter
@@ -19,6 +20,7 @@ import pytest
 import zstandard
 
 from common.errors import UserError
+from corpus import language_id as lid
 from corpus import textfilters as tf
 from corpus.cleaning import Duplicates
 from corpus.corpusio import (
@@ -731,11 +733,11 @@ def test_training_a_language_identifier_twice_gives_the_same_bytes(
     assert (folder / "b.bin").read_bytes() == language_id.read_bytes()
     strange = os.fsencode(tmp_path) + b"/caf\xe9.bin"
     shutil.copy(language_id, strange)
-    assert tf.LanguageId(os.fsdecode(strange), 3).has("zh")
+    assert lid.LanguageId(os.fsdecode(strange), 3).has("zh")
 
 
 def test_languages_are_told_apart_through_the_inner_predict(language_id: Path) -> None:
-    model = tf.LanguageId(str(language_id), 3)
+    model = lid.LanguageId(str(language_id), 3)
     assert model.has("zh") and not model.has("sw")
     for words, glue, label in ((EN, " ", "en"), (DE, " ", "de"), (ZH, "", "zh")):
         for (line,) in ([lines[0]] for lines in documents(words, 99, 20, glue)):
@@ -744,14 +746,35 @@ def test_languages_are_told_apart_through_the_inner_predict(language_id: Path) -
             assert sum(p for _, p in predictions) == pytest.approx(1, abs=0.01)
     lines = [sentence(EN, range(5)), sentence(DE, range(5))]
     asked = np.array([True, True])
-    assert tf.wrong_language(lines, asked, model, "en", 0.5).tolist() == [False, True]
-    assert tf.wrong_language(lines, ~asked, model, "en", 0.5).tolist() == [False, False]
+    assert lid.wrong_language(lines, asked, model, "en", 0.5).tolist() == [False, True]
+    assert lid.wrong_language(lines, ~asked, model, "en", 0.5).tolist() == [False, False]
 
 
 def test_a_broken_language_identifier_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"x\.bin: not a fastText model"):
-        tf.LanguageId(str(tmp_path / "x.bin"), 3)
+        lid.LanguageId(str(tmp_path / "x.bin"), 3)
+
+
+def test_a_damaged_language_identifier_is_one_line_or_works(language_id: Path, tmp_path: Path) -> None:
+    """200 seeded inputs: fastText asks nothing of what it reads, and some of them kill it."""
+    whole, chance, until = language_id.read_bytes(), random.Random(22), time.monotonic() + 8
+    path, refused = tmp_path / "model.bin", 0
+    for _ in range(200):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 30))):
+            data[chance.choice((chance.randrange(len(data)), chance.randrange(120)))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data[: chance.choice((len(data), chance.randrange(len(data))))])
+        try:
+            lid.LanguageId(str(path), 3)
+        except UserError as error:
+            assert str(error).startswith(f"{path}: not a fastText model (") and "\n" not in str(error)
+            refused += 1
+        if time.monotonic() > until:
+            break
+    assert refused > 3
+    path.write_bytes(whole)
+    assert lid.LanguageId(str(path), 3).has("zh")
 
 
 # Pair model

@@ -17,10 +17,11 @@ import pytest
 import score
 from archives import write_tar
 from common.errors import UserError
+from corpus import eval_index
 from engine import bleu
 from tasks import TASKS, said, tatoeba, word_alignment, xquad
 from tasks.conllu import parse_conllu
-from tasks.files import tar_members
+from tasks.files import read_zip_bytes, tar_members
 from test_alignments import WHOLE
 from test_tasks import word, xnli_row, xnli_zip
 from world.formats import tar
@@ -170,6 +171,41 @@ def test_one_flipped_bit_of_an_archive_changes_nothing_in_silence(tmp_path):
             else:  # in a byte that says nothing: a time, a name of the packer, padding
                 assert found == {name: text.encode() for name, text in members.items()}, (packing, place)
     assert told > 600
+
+
+def test_the_sum_of_a_treebank_archive_is_looked_at_by_the_index_too(tmp_path):
+    """The last bytes of a gzip: its sum and length, which tarfile never reads."""
+    path = tmp_path / "ud.tgz"
+    whole = PACKED["gz"](tar({"de-ud-test.conllu": "# text = Ein Satz .\n" * 50}))
+    path.write_bytes(whole)
+    assert len(list(eval_index.read_ud(path))) == 50
+    for place in range(-8, 0):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[len(whole) + place + 1 :])
+        with pytest.raises(UserError, match="not a whole tar archive"):
+            list(eval_index.read_ud(path))
+
+
+def test_gold_that_unpacks_to_more_than_any_memory_is_refused(tmp_path, monkeypatch):
+    """A few kilobytes that say so of themselves; the limit is lowered here, the archives are small."""
+    monkeypatch.setattr("common.archives.MOST_UNPACKED", 10_000)
+    bomb = "0" * 10_001
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("test.tsv", bomb)
+    (tmp_path / "a.tgz").write_bytes(PACKED["gz"](tar({"test.tsv": bomb})))
+    words = "test.tsv: unpacks to 10,001 bytes, and no evaluation file has more than 10,000"
+    with pytest.raises(UserError, match=f"a.zip, {words}"):
+        read_zip_bytes(tmp_path / "a.zip", "test.tsv")
+    with pytest.raises(UserError, match=f"a.tgz, {words}"):
+        list(tar_members(tmp_path / "a.tgz", lambda _: True))
+
+
+@pytest.mark.parametrize("empty", ["gold", "predictions", "out"])
+def test_an_empty_name_is_said_by_its_option(tmp_path, capsys, monkeypatch, empty):
+    given = {"task": "xnli", "language": "de", "gold": "g.tsv", "predictions": "p.tsv", "out": "o.json", empty: ""}
+    monkeypatch.setattr("sys.argv", ["score.py", *(f"--{name}={value}" for name, value in given.items())])
+    with pytest.raises(SystemExit):
+        score.main()
+    assert f"--{empty}: an empty name; give the name of a file" in capsys.readouterr().err
 
 
 def test_an_archive_that_is_cut_anywhere_is_refused(tmp_path):

@@ -18,6 +18,7 @@ from engine.config import load_run
 from plan.evidence import score_hash
 from plan.load import load_config
 from tasks.recipe import load_recipe
+from test_dag import copy_tree, snakemake
 
 SEEDS = range(200)
 
@@ -91,3 +92,13 @@ def test_collected_scores_are_of_the_run_that_the_configuration_has(repository):
     collect_scores.check_hashes(config, [SimpleNamespace(**own, run_hash=today)])
     with pytest.raises(UserError, match=r"seed-1\.json: of another xlm-r \(run_hash 0+\) than config/ has"):
         collect_scores.check_hashes(config, [SimpleNamespace(**own, run_hash="0" * 16)])
+
+
+def test_a_deep_configuration_is_one_line_before_snakemake_reads_it(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path)
+    path = tree / "config/config.yaml"
+    path.write_text(f"{path.read_text()}\ndeep: {'[' * 20_000}{']' * 20_000}\n")
+    done = snakemake(tree, "--dry-run", check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode and "nested too deep; no file here needs more than 100 levels" in said
+    assert "config/config.yaml:" in said and "Traceback" not in said and "RecursionError" not in said

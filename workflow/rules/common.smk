@@ -28,6 +28,7 @@ import plan.runs
 import plan.translators
 import plan.words
 from common.errors import UserError
+from common.yamlfiles import read_yaml
 from watch.python import wrong_python
 from watch.terminal import Watch
 
@@ -35,6 +36,16 @@ from watch.terminal import Watch
 warnings.filterwarnings(
     "ignore", message="coroutine 'InputFiles._predicated_size_files"
 )
+
+# Snakemake reads it as it is; what is no YAML, or too deep for it, is told in one line before.
+try:
+    read_yaml("config/config.yaml")
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+
+
+configfile: "config/config.yaml"
+
 
 try:
     PLAN = plan.load.load_config(".", config)

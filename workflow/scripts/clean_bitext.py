@@ -27,12 +27,12 @@ from corpus.corpusio import (
     zst_writer,
 )
 from corpus.duplicates import EXACT, SKELETON
+from corpus.language_id import LanguageId, wrong_language
 from corpus.pair_model import PairModel, load
 from corpus.textfilters import (
     CharacterClasses,
     Characters,
     EvalIndex,
-    LanguageId,
     NearIndex,
     characters_of,
     copied,
@@ -46,7 +46,6 @@ from corpus.textfilters import (
     too_many_symbols,
     unequal_lengths,
     words_of,
-    wrong_language,
     wrong_script,
 )
 

@@ -31,11 +31,11 @@ from corpus.corpusio import (
     zst_writer,
 )
 from corpus.duplicates import EXACT, SKELETON
+from corpus.language_id import LanguageId, wrong_language
 from corpus.textfilters import (
     CharacterClasses,
     Characters,
     EvalIndex,
-    LanguageId,
     NearIndex,
     characters_of,
     is_broken,
@@ -51,7 +51,6 @@ from corpus.textfilters import (
     too_many_symbols,
     too_short,
     words_of,
-    wrong_language,
     wrong_script,
 )
 

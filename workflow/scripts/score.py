@@ -62,6 +62,8 @@ def parse_arguments() -> SimpleNamespace:
         help="upstream archive or file of the task (XNLI-1.0.zip, a .conllu, xquad.de.json), or XTREME's label file",
     )
     args = parser.parse_args()
+    if empty := [f"--{name}" for name, value in vars(args).items() if value == ""]:  # as of a shell's unset variable
+        parser.error(f"{', '.join(empty)}: an empty name; give the name of a file")
     needed = ("recipe", "raw") if args.recipe or args.raw else ("task", "language", "gold")
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
     if missing:

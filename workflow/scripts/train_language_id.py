@@ -66,7 +66,7 @@ def write_examples(
 def train(files: dict[str, list[Path]], labels: dict[str, str], out: Path, thresholds: LanguageIdThresholds) -> None:
     import fasttext
 
-    from corpus.textfilters import by_number
+    from corpus.language_id import by_number
 
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "lines.txt")

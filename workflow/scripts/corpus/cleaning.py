@@ -10,7 +10,8 @@ import numpy as np
 from common.errors import UserError
 from corpus.corpusio import file_and_line, load_thresholds
 from corpus.duplicates import DUPLICATE, NEAR
-from corpus.textfilters import EVAL_INDEX_VERSION, EvalIndex, LanguageId, NearIndex
+from corpus.language_id import LanguageId
+from corpus.textfilters import EVAL_INDEX_VERSION, EvalIndex, NearIndex
 
 KEPT = "kept"
 _DUPLICATES = 1 << 16  # read at once

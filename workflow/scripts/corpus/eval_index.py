@@ -1,7 +1,6 @@
 """The sentences of evaluation sets, as an index that cleaning looks text up in."""
 
 import io
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -58,12 +57,10 @@ def read_ud(path: Path) -> Iterator[str]:
     if path.suffix == ".conllu":
         yield from sentences(read_lines(path))
         return
-    with tarfile.open(path) as archive:
-        found = False
-        for member in archive:
-            if member.isfile() and member.name.endswith(("-dev.conllu", "-test.conllu")):
-                found = True
-                yield from sentences(io.TextIOWrapper(archive.extractfile(member), "utf-8", newline="\n"))
+    found = False
+    for name, data in tar_members(path, lambda name: name.endswith(("-dev.conllu", "-test.conllu"))):
+        found = True
+        yield from sentences(decode_lines(data, f"{path}, {name}"))
     if not found:
         raise UserError(f"{path}: no *-dev.conllu or *-test.conllu in it; is this ud-treebanks?")
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from common.archives import damage_told
+from common.archives import StrictHeader, damage_told, read_to_end
 from common.errors import UserError, why_no_file
 
 
@@ -35,8 +35,9 @@ def open_sides(archive: Path, suffixes: list[tuple[str, ...]]) -> Iterator[tuple
                 sides = [opened.enter_context(folder.open(name)) for name in (a, b)]
             else:
                 # A compressed tar cannot be read at two places at once through one handle.
-                one, two = (opened.enter_context(tarfile.open(archive)) for _ in range(2))
+                one, two = (opened.enter_context(tarfile.open(archive, tarinfo=StrictHeader)) for _ in range(2))
                 members = {member.name: member for member in one if member.isfile()}
+                read_to_end(one.fileobj)
                 a, b = choose_members(archive, list(members), suffixes)
                 sides = [tar.extractfile(members[name]) for tar, name in ((one, a), (two, b))]
         first, second = (

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import IO, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -713,53 +713,3 @@ def copied(a: Words, b: Words, at_least: int) -> np.ndarray:
     """Both sides have the same letters; a name or a number alone (under `at_least` words) may."""
     same = (a.skeletons == b.skeletons) & (a.skeleton_lengths > 0)
     return same & (np.maximum(a.counts, b.counts) >= at_least)
-
-
-# fastText
-
-_PREFIX = len("__label__")
-_ROUNDING = 1e-3  # its own comparison with a least probability is that coarse
-
-
-def by_number(file: IO) -> str:
-    """A path of an open file that is ASCII whatever its name is: fastText takes none that is not UTF-8."""
-    return f"/dev/fd/{file.fileno()}"
-
-
-class LanguageId:
-    """Language of a line by a fastText model, ours or lid.176."""
-
-    def __init__(self, path: str, candidates: int):
-        import fasttext
-
-        with open(path, "rb") as file:
-            try:
-                self.model = fasttext.FastText._FastText(model_path=by_number(file))
-            except (ValueError, RuntimeError, MemoryError) as error:
-                what = str(error).replace(by_number(file), "it")
-                raise UserError(f"{path}: not a fastText model ({what}); make or download it again") from None
-        self.candidates = candidates
-
-    def has(self, label: str) -> bool:
-        return f"__label__{label}" in self.model.get_labels()
-
-    def predict(self, lines: Sequence[str], least: float = 0.0) -> list[list[tuple[str, float]]]:
-        """Of each line (label, probability), best first, of the candidates that reach `least`: fewer are found sooner.
-
-        fastText 0.9.3's predict fails under NumPy 2, its inner one does not.
-        """
-        texts = [line.replace("\n", " ") + "\n" for line in lines]
-        found = self.model.f.multilinePredict(texts, self.candidates, least, "strict")
-        return [
-            [(label[_PREFIX:], min(1.0, float(probability))) for label, probability in zip(*candidates, strict=True)]
-            for candidates in zip(*found, strict=True)
-        ]
-
-
-def wrong_language(lines: Sequence[str], asked: np.ndarray, model: LanguageId, label: str, share: float) -> np.ndarray:
-    """The line's own language has a probability below `share`; only lines `asked` are looked at, the others pass."""
-    wrong = np.zeros(len(lines), bool)
-    asked = np.flatnonzero(asked)
-    predictions = model.predict([lines[i] for i in asked.tolist()], max(0.0, share - _ROUNDING))
-    wrong[asked] = [dict(candidates).get(label, 0.0) < share for candidates in predictions]
-    return wrong

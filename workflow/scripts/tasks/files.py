@@ -14,11 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from common.archives import damage_told
+from common.archives import BLOCK, StrictHeader, check_unpacked, damage_told, read_to_end
 from common.atomic import write_text
 from common.errors import UserError, reason
 
-BLOCK = 1 << 20
 OPENERS = {b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
 
 
@@ -61,20 +60,10 @@ def read_zip_member(path: str | Path, member: str) -> list[str]:
 def read_zip_bytes(path: str | Path, member: str) -> bytes:
     try:
         with damage_told(path), zipfile.ZipFile(path) as archive:
+            check_unpacked(path, member, archive.getinfo(member).file_size)
             return archive.read(member)
     except KeyError:
         raise UserError(f"{path}: no member {member}; this is another archive than the task expects") from None
-
-
-class StrictHeader(tarfile.TarInfo):
-    """A damaged header, or no end mark, is an error: tarfile takes either for the archive's end."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        try:
-            return super().fromtarfile(archive)
-        except (tarfile.InvalidHeaderError, tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:
-            raise tarfile.ReadError(f"{error} at byte {archive.offset:,}") from None
 
 
 def decompressed(path: str | Path, data: bytes | None) -> BinaryIO:
@@ -103,9 +92,9 @@ def tar_members(
             archive = opened.enter_context(tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK, tarinfo=StrictHeader))
             for member in archive:
                 if member.isfile() and wanted(member.name):
+                    check_unpacked(path, member.name, member.size)
                     yield member.name, archive.extractfile(member).read()
-            while stream.read(BLOCK):
-                pass
+            read_to_end(stream)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
