@@ -33,7 +33,7 @@ from plan.recipes import (
     trained_as,
 )
 from plan.runs import lineage, pretrain_seed, resolve_run, trained_run, with_ancestors
-from report.context import load_context
+from report.context import load_context, own_alone
 from report.tables import why_missing
 
 
@@ -315,7 +315,7 @@ def test_a_plain_make_trains_what_the_scale_lists(repository):
 def test_a_run_that_is_not_trained_says_why(repository, tmp_path):
     context, tables, _ = load_context(repository / "config/config.yaml", "mini", tmp_path)
     rows = {row["run"]: row for group in tables["ernie-m/table-01"]["groups"] for row in group["rows"] if "run" in row}
-    said = why_missing(rows["ernie-m-base"], "xnli", "cross-lingual-transfer", context)
+    said = why_missing(rows["ernie-m-base"], "xnli", "cross-lingual-transfer", own_alone(context))
     assert said == "run ernie-m-base is not trained here; add it to `runs`, or say --config runs=all"
     assert why_missing(rows["xlm-r"], "xnli", "cross-lingual-transfer", context) is None
 

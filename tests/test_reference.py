@@ -218,7 +218,8 @@ def methods(root: Path, *overrides: str):
 def test_where_nothing_was_trained_a_finished_reference_score_is_shown_and_marked(kept):
     table, row = methods(kept)
     assert row.cells[0].summary.mean == 50.0 and row.cells[0].files[0].is_relative_to(kept / "reference")
-    assert row.cells[2].reason == f"run {BORROWED} is not trained here, and has no such score in reference/"
+    lacks = f"run {BORROWED} is not trained here, and has no such score in reference/"
+    assert row.cells[2].reason == f"{lacks}; add it to `runs`, or say --config runs=all"
     assert "Not trained here: the reference scores of the repository." in render_markdown(table)
     config = load_config(kept, {"scale": "mini"})
     path = f"reference/scores/mini/{BORROWED}/xnli/cross-lingual-transfer/seed-1.json"

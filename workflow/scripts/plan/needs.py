@@ -172,7 +172,7 @@ def borrowed(config: Config) -> frozenset[str]:
 
 def borrowed_paths(config: Config, spec: dict) -> list[str]:
     """The reference scores, of today's configuration, that a table shows of runs that are not trained here."""
-    item = f"{spec['paper']}/{spec['item']}"
+    item = f"{spec.get('paper')}/{spec.get('item')}"
     if item not in config.tables or "compare" in spec:
         return []
     known, found = config.derived.setdefault("current", {}), []

@@ -292,7 +292,8 @@ def build(spec: dict, context: Context) -> Table:
             return Cell(reason=reason)
         found = lookup(row, column.task, setting)
         if not found and row["run"] in context.borrowed:
-            return Cell(reason=f"run {row['run']} is not trained here, and has no such score in reference/")
+            lacks = f"run {row['run']} is not trained here, and has no such score in reference/"
+            return Cell(reason=f"{lacks}; add it to `runs`, or say --config runs=all")
         return cell_of(column, found, context)
 
     def with_target(column: Column) -> Column:
