@@ -1,5 +1,5 @@
 # make         set up .venv if needed, then train and evaluate at scale mini: results/tables/all.tex, results/index.html
-# make demo    the same tables and page of the finished scores in reference/: nothing is trained
+# make demo    the same page of the finished scores in reference/: nothing is trained; the tables as LaTeX: make CONFIG=scores_from=reference
 # make help    this list, and what can be named
 #
 # Parts of it. SCALE=smoke|mini|small|paper goes with each, CONFIG="key=value ..." too; each prints the snakemake line it stands for.
@@ -58,7 +58,7 @@ all: setup
 	@python workflow/scripts/afterwards.py --config $(SETTINGS)
 
 demo: setup
-	$(call workflow,$(RESULTS),scores_from=reference)
+	$(call workflow,results/index.html,scores_from=reference)
 	@python workflow/scripts/afterwards.py --config $(SETTINGS) scores_from=reference
 
 help:

@@ -354,7 +354,9 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
     # of numbers that mean nothing, none is a finding
     assert "mean nothing" in afterwards.headline([decided], "the numbers mean nothing")
     reference = load_config(tmp_path, {"scale": "mini", "scores_from": "reference"})
-    assert afterwards.lines(reference, cores=2)[0].startswith("Nothing was trained")
+    demo = afterwards.lines(reference, cores=2)
+    assert demo[0].startswith("Nothing was trained") and demo[2].startswith("Open: results/index.html")
+    assert "reference/scores/mini/" in demo[3], "make demo writes no scores.tsv"
 
 
 # --- make -------------------------------------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
         "smoke": "--config scale=smoke -- tables results/index.html",
         "pdf CONFIG=seeds=[1]": "--config seeds=[1] -- results/tables/all.pdf",
         "all": "tables results/index.html",
-        "demo": "--config scores_from=reference -- tables results/index.html",
+        "demo": "--config scores_from=reference -- results/index.html",
     }.items():
         done = subprocess.run(
             ["make", *words.split(), "CORES=2"], cwd=tmp_path, capture_output=True, text=True, check=True,

@@ -16,7 +16,7 @@ from pathlib import Path
 from common.errors import run_main
 from plan.claimed import all_needs
 from plan.config import Config
-from plan.evidence import seeds_of
+from plan.evidence import reference_scores, seeds_of
 from plan.load import load_config
 from plan.runs import with_ancestors
 from watch.events import time_words
@@ -84,11 +84,14 @@ def lines(config: Config, cores: int) -> list[str]:
     seconds = seconds_of_runs(scale / "benchmarks")
     path = scale / "claims.json"
     found = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.exists() else []
+    tables, numbers = "results/tables/all.tex", f"{scale}/scores.tsv"
+    if config.from_reference:  # make demo asks for the page alone
+        tables, numbers = "make CONFIG=scores_from=reference", f"{reference_scores(config)}/"
     return [
         trained_words(config, seconds),
         headline(found, config.scale.get("warning")),
-        "Open: results/index.html (make open). The tables as LaTeX: results/tables/all.tex.",
-        f"Each number, with run, seed and commit: {scale}/scores.tsv.",
+        f"Open: results/index.html (make open). The tables as LaTeX: {tables}.",
+        f"Each number, with run, seed and commit: {numbers}.",
         next_words(config, seconds, cores),
     ]
 
