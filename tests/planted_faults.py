@@ -129,7 +129,7 @@ FAULTS = (
           "for name in reversed(WEIGHTS):", "import"),
     # the plan
     fault("no English among the languages that are trained on", "plan/recipes.py",
-          'if code in languages or code == "en"]', "if code in languages]", "recipes"),
+          'if code in languages or code == "en"]', "if code in languages]", "plan"),
     fault("weights of another name are other weights", "common/identity.py", '("name", "paper", "finetune_recipe")',
           '("paper", "finetune_recipe")', "runs", "config"),
     fault("an import's import that counts as no code", "plan/code.py",

@@ -1,6 +1,7 @@
 """FLOPs: the published counter reproduces published numbers, and ours counts what each objective computes."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -136,6 +137,13 @@ def test_a_key_costs_a_forward_pass_and_a_queue_its_products(loaded):
     assert (queries.tokens, keys.tokens, keys.trained) == (5e5, 5e5, False)
     assert queries.other - keys.other == 1e4 * 2 * 300 * 32000
     assert len(cost.passes(loaded("ppa-250k"), loaded("ppa-250k").objectives[0], seen)) == 3
+
+
+def test_a_block_of_a_decoder_looks_at_the_source_too():
+    """Four more products of the width with itself, and scores and mixed values of the context."""
+    model, own = SimpleNamespace(width=4, ffn=8, vocabulary=10), cost.Pass(tokens=3, layers=2, context=5)
+    more = cost.ours(replace(own, cross=True), model) - cost.ours(own, model)
+    assert more == 3 * (3 * 2 * (4 * 2 * 4 * 4 + 2 * 2 * 5 * 4))
 
 
 # --- cost.json -------------------------------------------------------------------------------------------------------

@@ -757,6 +757,16 @@ def test_corruption_is_80_10_10(shards):
     assert chi2 < 13.8  # p = 0.001 with two degrees of freedom
 
 
+def test_a_random_token_is_never_the_mask(shards):
+    own, spec = mixture(shards, "mono", rows=64), MaskSpec(mask=0.0, random=1.0, keep=0.0)
+    drawn = set()
+    for _ in range(60):
+        rows = own.assemble(own.next_layout())
+        selected = select(rows, 1.0, "mmlm", VOCABULARY)
+        drawn |= set(corrupt(rows, selected, spec, "mmlm", VOCABULARY)[selected].tolist())
+    assert drawn == set(range(FIRST_PIECE, VOCABULARY - 1))
+
+
 def test_selection_differs_between_epochs_seeds_and_objectives(shards):
     own, other_seed = mixture(shards, "mono"), mixture(shards, "mono", seed=4)
     rows = own.assemble(own.next_layout())

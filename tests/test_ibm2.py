@@ -103,6 +103,8 @@ def test_grow_diag_final_and_by_hand():
     # (1, 0) and (1, 1) are neighbours of (0, 0); (3, 3) and (4, 5) join words that are free
     assert ibm2.grow_diag_final_and(one, other) == {(0, 0), (1, 0), (1, 1), (3, 3), (4, 5)}
     assert ibm2.grow_diag_final_and(frozenset({(0, 0)}), frozenset({(5, 0)})) == {(0, 0)}
+    both = {(0, 0), (1, 3)}  # (1, 1) touches (0, 0) at a corner alone, and its first word is linked already
+    assert ibm2.grow_diag_final_and(frozenset(both | {(1, 1)}), frozenset(both)) == both | {(1, 1)}
 
 
 @pytest.mark.parametrize("language", ["de", "fr"])

@@ -71,6 +71,8 @@ def test_a_limit_counts_pairs_of_a_language_over_its_corpora() -> None:
     ]
     assert [row.p for row in rows] == pytest.approx([row.q for row in rows])
     assert plan(sources, {"mono": 1.0, "bitext": 1.0}, limit=800) == plan(sources, {"mono": 1.0, "bitext": 1.0})
+    alone = [source("en", 900), source("sw", 100)]  # sentences of one language are no pairs
+    assert [row.q for row in plan(alone, {"mono": 1.0, "bitext": 1.0}, limit=300)] == pytest.approx([0.9, 0.1])
 
 
 def test_a_limit_counts_the_pairs_that_the_run_takes(tmp_path: Path) -> None:

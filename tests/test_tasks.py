@@ -87,6 +87,12 @@ def test_equal_depths_follow_the_precedence_of_the_language(language, tag):
     assert parse_conllu(lines, "f", language)[0].tags[0] == tag
 
 
+def test_the_precedence_begins_with_verbs_then_nouns():
+    for first, second in (("VERB", "NOUN"), ("NOUN", "PROPN"), ("PROPN", "PRON"), ("PRON", "ADJ"), ("ADJ", "NUM")):
+        lines = ["1-2\tab\t" + "_\t" * 7 + "_", word(1, "a", second, 3), word(2, "b", first, 3), word(3, "c", "X", 0)]
+        assert parse_conllu(lines, "f", "de")[0].tags[0] == first
+
+
 @pytest.mark.parametrize(("forms", "kept"), [("_ _ _", 0), ("a _ _", 0), ("a b _", 1), ("a", 1), ("_", 0)])
 def test_sentences_with_withheld_forms(forms, kept):
     lines = [word(i, form, "NOUN", 0) for i, form in enumerate(forms.split(), start=1)]
