@@ -2,11 +2,14 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import collect_scores
+import made_up
 from common.errors import UserError
 from report.scores import (
     EN_DEV,
@@ -346,3 +349,14 @@ def test_collecting_names_an_expected_file_that_is_not_there(tmp_path):
     path = write(tmp_path, [entry("en", 60.0)])
     with pytest.raises(UserError, match=r"seed-9\.json: expected by the configured tables"):
         collect_scores.collect([path, path.with_name("seed-9.json")], "mini")
+
+
+def test_the_notebook_draws_three_figures_from_the_collected_scores(repository, tmp_path):
+    made_up.write_all(tmp_path / "scores")
+    paths = sorted((tmp_path / "scores").rglob("seed-*.json"))
+    collect_scores.write_scores(collect_scores.collect(paths, "mini"), tmp_path / "scores.tsv")
+    command = [sys.executable, "docs/scores.py", str(tmp_path / "scores.tsv"), str(tmp_path / "drawn")]
+    subprocess.run(command, cwd=repository, check=True, timeout=120)
+    drawn = {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()}
+    assert drawn.keys() == {"runs.png", "languages.png", "layers.png"}
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in drawn.values())

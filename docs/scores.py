@@ -1,0 +1,46 @@
+# A notebook kept as a script: cells begin with %%, as VS Code, Jupyter (jupytext) and Spyder read them.
+# It reads the collected scores with pandas and draws three figures, for one's own questions to begin from:
+#
+#     snakemake --cores 2 --config scores_from=reference -- scores
+#     python docs/scores.py results/mini/scores.tsv results/notebook
+# %%
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+
+arguments = sys.argv[1:] if len(sys.argv) == 3 else ["results/mini/scores.tsv", "results/notebook"]
+table, out = (Path(name) for name in arguments)
+out.mkdir(parents=True, exist_ok=True)
+scores = pd.read_csv(table, sep="\t")
+headline = scores[~scores.metric.str.contains("-by-")]  # the others are curves, by layer or update
+
+# %% Every run on every task: the mean over languages, then mean and deviation over seeds.
+by_seed = headline.groupby(["task", "metric", "run", "seed"]).value.mean()
+by_run = by_seed.groupby(["task", "metric", "run"]).agg(["mean", "std"])
+tasks = by_run.index.droplevel("run").unique()
+figure, axes = plt.subplots(len(tasks), 1, figsize=(8, 2.4 * len(tasks)), squeeze=False, layout="constrained")
+for axis, (task, metric) in zip(axes[:, 0], tasks, strict=True):
+    own = by_run.loc[task, metric]
+    axis.barh(own.index, own["mean"], xerr=own["std"].fillna(0))
+    axis.set_title(f"{task}, {metric}")
+figure.savefig(out / "runs.png")
+
+# %% The first task by language: where the methods differ.
+task, metric = tasks[0]
+by_language = headline[(headline.task == task) & (headline.metric == metric)].pivot_table("value", "language", "run")
+axis = by_language.plot.bar(figsize=(9, 4), title=f"{task}, {metric}, by language")
+axis.figure.savefig(out / "languages.png", bbox_inches="tight")
+
+# %% Retrieval by layer, where the scores have it.
+layers = scores[scores.metric.str.endswith("-by-layer")]
+curves = layers.groupby(["layer", "run"]).value.mean().unstack("run")
+figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
+if not curves.empty:
+    curves.plot(ax=axis, marker="o")
+axis.set_title("Retrieval and alignment by layer, mean over tasks, languages and directions")
+figure.savefig(out / "layers.png")
