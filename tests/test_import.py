@@ -916,3 +916,9 @@ def test_labels_are_one_for_each_class(tmp_path):
     assert import_checkpoint.labels_of({"id2label": None}, "classification", 1, path) == ["LABEL_0"]
     with pytest.raises(UserError, match="id2label: expected a name for each of the 3 classes"):
         import_checkpoint.labels_of({"id2label": {"0": "a", "1": "b"}}, "tagging", 3, path)
+
+
+def test_of_two_files_of_weights_safetensors_is_read(tmp_path):
+    for name in ("pytorch_model.bin", "model.safetensors", "pytorch_model.bin.index.json"):
+        (tmp_path / name).touch()
+    assert find_weights(tmp_path) == tmp_path / "model.safetensors"
