@@ -1364,7 +1364,7 @@ def test_shards_of_the_wrong_kind_and_broken_ones_are_named(tmp_path: Path) -> N
         ("nonsense: {}", None, "key nonsense: unknown section"),
         ("mono: {symbol_share: high}", None, "key mono.symbol_share: 'high' is not a number of type float"),
         ("mono: {shortest_words: 1.5}", None, "key mono.shortest_words: 1.5 is not a number of type int"),
-        ("mono: {shortest_words: -1}", None, "key mono.shortest_words: -1 is negative"),
+        ("mono: {shortest_words: -1}", None, "key mono.shortest_words: -1 is not between 0 and"),
         ("mono: {}", None, "key mono.shortest_characters: missing"),
         ("mono: [", None, "not YAML"),
         ("mono: {}", "{", "--overrides: not JSON"),

@@ -35,14 +35,17 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import TextIO
 
 from common.atomic import atomic_path, keep_sum, sha256_of, told, write_text
 from common.errors import UserError, plain, run_main, why_no_file
 from plan.datasets import DATASETS_TSV, Dataset, load_datasets, path_of
 
 CHUNK = 1 << 20
+LONGEST_WAIT = 86_400  # seconds that an option may ask for
 STALL_BYTES = 1024  # fewer bytes than this in one stall time-out is silence
 UNREACHABLE_COST = 5  # an unknown host or a closed port is given up sooner than a server that answers "busy"
+BYTES = re.compile("[0-9]{1,18}")  # of a file, in ASCII
 LOCK_COLUMNS = ("id", "bytes", "sha256", "url")
 FICLONE = 0x40049409  # ioctl of Linux: share the blocks instead of copying them (btrfs, xfs)
 MAGIC = {".zip": b"PK", ".gz": b"\x1f\x8b", ".tgz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
@@ -116,12 +119,20 @@ def read_lock(path: str | Path) -> dict[str, dict[str, str]]:
     if not path.exists():
         return {}
     rows: dict[str, dict[str, str]] = {}
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error.reason}); restore the file or remove it") from None
     if not lines or tuple(lines[0].split("\t")) != LOCK_COLUMNS:
         raise UserError(f"{path}:1: the header is not {' '.join(LOCK_COLUMNS)}; restore the file or remove it")
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split("\t")
-        if len(cells) != 4 or not cells[1].isdigit() or not re.fullmatch("[0-9a-f]{64}", cells[2]) or cells[0] in rows:
+        if (
+            len(cells) != 4
+            or not BYTES.fullmatch(cells[1])
+            or not re.fullmatch("[0-9a-f]{64}", cells[2])
+            or cells[0] in rows
+        ):
             raise UserError(
                 f"{path}:{number}: not a line of id, bytes, sha256, url; restore the file or remove the line"
             )
@@ -201,6 +212,17 @@ def _format_problem(path: Path, name: str) -> str | None:
 # ---------------------------------------------------------------- folders
 
 
+@contextlib.contextmanager
+def _table(path: Path) -> Iterator[TextIO]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            yield file
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(
+            f"{path}: not a table in UTF-8 ({error}); restore it from where the folder comes from"
+        ) from None
+
+
 def _manifest(folder: Path) -> tuple[Path, dict[str, tuple[int, str, str]]] | None:
     """MANIFEST.tsv of a mirror folder, or of one above it that lists its files; paths relative to `folder`."""
     for root in (folder, *folder.parents[:2]):
@@ -210,19 +232,15 @@ def _manifest(folder: Path) -> tuple[Path, dict[str, tuple[int, str, str]]] | No
         prefix = folder.relative_to(root).as_posix()
         prefix = "" if prefix == "." else prefix + "/"
         rows: dict[str, tuple[int, str, str]] = {}
-        with open(path, encoding="utf-8", newline="") as file:
+        with _table(path) as file:
             reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             if missing := {"path", "bytes", "sha256"} - set(reader.fieldnames or ()):
                 raise UserError(f"{path}:1: no column {', '.join(sorted(missing))}; expected path, bytes and sha256")
             for row in reader:
+                if None in (row["path"], row["sha256"]) or not BYTES.fullmatch(row["bytes"] or ""):
+                    raise UserError(f"{path}:{reader.line_num}, column bytes: {row['bytes']!r} is no number")
                 if row["path"].startswith(prefix):
-                    try:
-                        size = int(row["bytes"])
-                    except (TypeError, ValueError):
-                        raise UserError(
-                            f"{path}:{reader.line_num}, column bytes: {row['bytes']!r} is no number"
-                        ) from None
-                    rows[row["path"][len(prefix) :]] = (size, row["sha256"], row.get("kind") or "")
+                    rows[row["path"][len(prefix) :]] = (int(row["bytes"]), row["sha256"], row.get("kind") or "")
         if rows or root == folder:
             return path, rows
     return None
@@ -671,8 +689,8 @@ def download(
         except SourceFailed as failure:
             _note(source, failure, out, patience, chance)
             if source.folder is None or "no such file" not in str(failure):
-                print(f"{dataset.id}: {source.name}: {source.reasons[-1]}", file=sys.stderr, flush=True)
-    raise UserError(_story(dataset, sources, datasets, lock, offline))
+                print(plain(f"{dataset.id}: {source.name}: {source.reasons[-1]}"), file=sys.stderr, flush=True)
+    raise UserError(*_story(dataset, sources, datasets, lock, offline))
 
 
 def _note(source: Source, failure: SourceFailed, out: Path, patience: Patience, chance: random.Random) -> None:
@@ -714,8 +732,10 @@ def _forget_parts(sources: list[Source], out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _story(dataset: Dataset, sources: list[Source], datasets: str | Path, lock: Path | None, offline: bool) -> str:
-    """What was tried, why each failed, and the mend."""
+def _story(
+    dataset: Dataset, sources: list[Source], datasets: str | Path, lock: Path | None, offline: bool
+) -> list[str]:
+    """What was tried, why each failed, and the mend: a line each."""
     lines = [f"{datasets}, id {dataset.id}: no source gave the file"]
     for source in sources:
         lines.append(f"  {source.name}: {source.reasons[-1]}")
@@ -740,7 +760,7 @@ def _story(dataset: Dataset, sources: list[Source], datasets: str | Path, lock: 
             lines.append(mend + ", or leave its language out of the task.")
         else:
             lines.append(mend + ", or correct the url" + (", or run without --offline." if offline else "."))
-    return "\n".join(lines)
+    return lines
 
 
 # ---------------------------------------------------------------- command line
@@ -823,8 +843,13 @@ def main() -> None:
     )
     parser.add_argument("--slots-dir", metavar="DIR", help="folder of the lock files that count them (default: no cap)")
     arguments = parser.parse_args()
-    if arguments.attempts < 1 or arguments.max_parallel < 1 or arguments.stall_timeout <= 0 or arguments.back_off < 0:
-        parser.error("--attempts and --max-parallel are at least 1, --stall-timeout above 0, --back-off not below 0")
+    if arguments.attempts < 1 or arguments.max_parallel < 1:
+        parser.error("--attempts and --max-parallel are at least 1")
+    # Not NaN either, which is not equal to, above or below any number.
+    if not (0 < arguments.stall_timeout <= LONGEST_WAIT and 0 <= arguments.back_off <= LONGEST_WAIT):
+        parser.error(f"--stall-timeout is above 0, --back-off not below 0, both at most {LONGEST_WAIT:,} s")
+    if arguments.lock == "":
+        parser.error("--lock: an empty name; give the name of a file, or leave it out")
     datasets = load_datasets(arguments.datasets)
     if arguments.dataset not in datasets:
         raise UserError(f"{arguments.datasets}, column id: no row {arguments.dataset!r}; add it or correct --dataset")

@@ -30,6 +30,7 @@ PLACE_BITS = 40
 ZSTD_LEVEL = 3
 LONGEST_LINE = 1 << 20  # characters of an upstream line; no cleaning keeps such a one, and what lies behind is not read
 LONGEST_DOCUMENT = 10_000  # lines
+LARGEST = 10**9  # of any threshold
 LONGEST_TEXT = 1 << 20  # characters of a document; one of so many ends where the line does that reaches them
 _BLOCK = 1 << 18  # characters read at once
 _BATCH = 1 << 17  # characters of a batch of lines: its arrays stay in the processor's cache
@@ -319,7 +320,7 @@ def load_thresholds(path: str | Path, section: str, overrides: str | None = None
     if overrides:
         try:
             sources.append(("--overrides", json.loads(overrides)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"--overrides: not JSON ({error}); pass a mapping of sections") from None
     merged: dict[str, Any] = {}
     for name, mapping in sources:
@@ -328,6 +329,8 @@ def load_thresholds(path: str | Path, section: str, overrides: str | None = None
         for key, values in mapping.items():
             if key not in SECTIONS:
                 raise UserError(f"{name}, key {key}: unknown section; use one of {', '.join(SECTIONS)}")
+            if values is not None and not isinstance(values, dict):
+                raise UserError(f"{name}, key {key}: {values!r} is no mapping of thresholds; write name: value")
             known = {f.name: f.type for f in dataclasses.fields(SECTIONS[key])}
             for inner, value in (values or {}).items():
                 if inner not in known:
@@ -347,8 +350,8 @@ def _check_type(where: str, value: Any, expected: Any) -> None:
         allowed += (int,)
     if isinstance(value, bool) or not isinstance(value, allowed):
         raise UserError(f"{where}: {value!r} is not a number of type {expected.__name__}; correct it")
-    if value < 0:
-        raise UserError(f"{where}: {value!r} is negative; thresholds are zero or more")
+    if not 0 <= value <= LARGEST:
+        raise UserError(f"{where}: {value!r} is not between 0 and {LARGEST:,}, as thresholds are; correct it")
 
 
 def add_config_arguments(parser: Any) -> None:

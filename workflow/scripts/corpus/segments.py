@@ -28,7 +28,7 @@ BOOKS = [  # as OSIS abbreviates them, in their order
 ]
 # fmt: on
 _BOOK = "### "
-_VERSE = re.compile(r"\[(\d+):(\d+)\]\s*(.*)")
+_VERSE = re.compile(r"\[([0-9]{1,4}):([0-9]{1,4})\]\s*(.*)")
 
 
 class Segment(NamedTuple):
@@ -70,8 +70,8 @@ def read_documents(path: Path, alone: bool) -> Iterator[list[tuple[int, str]]]:
 def read_aligned(first: Path, second: Path) -> Iterator[tuple[int, str, str]]:
     """(number in the first file, its text, the second's): of lines all, of verses those that both have."""
     if in_verses(first) and in_verses(second):
-        verses = dict(read_segments(second))
-        for number, (name, text) in enumerate(read_segments(first), start=1):
+        verses = {name: text for _, name, text in _once(second)}
+        for number, name, text in _once(first):
             if name in verses:
                 yield number, text, verses[name]
         return
@@ -88,16 +88,41 @@ def read_aligned(first: Path, second: Path) -> Iterator[tuple[int, str, str]]:
         yield number, one.text, other.text
 
 
+def _once(path: Path) -> Iterator[tuple[int, tuple[int, ...], str]]:
+    """(number, name, text) of verses; one that stands twice has no translation that is known to be its own."""
+    seen = set()
+    for number, (name, text) in enumerate(read_segments(path), start=1):
+        if name in seen:
+            raise UserError(f"{path}, segment {number}: a verse that stands there before; remove one of the two")
+        seen.add(name)
+        yield number, name, text
+
+
+def _verse_number(value: object) -> int:
+    """Chapters and verses are whole numbers, in ASCII where they are text."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,4}", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10_000:
+        return value
+    raise ValueError(f"{value!r} is no number of a chapter or verse")
+
+
+def _text(value: str) -> str:
+    value.encode()  # half a character, which JSON can spell, cannot be written anywhere
+    return " ".join(value.split())
+
+
 def _read_json(path: Path) -> Iterator[Segment]:
     try:
         with open_bytes(path) as stream:
             chapters = json.load(stream)
         for chapter in chapters.values():
             for verse in chapter:
-                yield Segment((0, int(verse["chapter"]), int(verse["verse"])), " ".join(verse["text"].split()))
+                name = (0, _verse_number(verse["chapter"]), _verse_number(verse["verse"]))
+                yield Segment(name, _text(verse["text"]))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{path}: not chapters of verses in JSON ({error}); download it again") from None
 
 
@@ -107,10 +132,10 @@ def _read_osis(path: Path) -> Iterator[Segment]:
             if element.tag.rpartition("}")[2] == "verse" and (name := element.get("osisID")):
                 book, chapter, verse = name.split(".")
                 text = " ".join("".join(element.itertext()).split())
-                yield Segment((BOOKS.index(book), int(chapter), int(verse)), text)
+                yield Segment((BOOKS.index(book), _verse_number(chapter), _verse_number(verse)), text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run the rule that makes it, or correct the path") from None
-    except (ElementTree.ParseError, ValueError) as error:
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise UserError(f"{path}: not verses in OSIS ({error}); download it again") from None
 
 

@@ -135,7 +135,7 @@ def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
         for column, address in (("url", url), *(("fallback_urls", fallback) for fallback in fallback_urls)):
             if problem := _url_problem(address):
                 raise wrong(column, f"{address!r} {problem}")
-        if size and not (size.isascii() and size.isdigit()):
+        if size and not re.fullmatch("[0-9]{1,18}", size):
             raise wrong("bytes", f"{size!r} is not a number of bytes; write digits only, or leave it empty")
         if sha256 and not _SHA256.match(sha256):
             raise wrong("sha256", f"{sha256!r} is not a sha256; write 64 lower-case hex digits, or leave it empty")

@@ -97,7 +97,10 @@ def tar_members(
             read_to_end(stream)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+    except UserError:
+        raise
+    # Numbers of a header that are none are a ValueError of tarfile, or what int() and seek() make of them.
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: not a whole tar archive ({error}); download it again") from None
 
 

@@ -3,6 +3,7 @@
 Rows that name their language themselves (XNLI, WikiANN, BUCC, TyDiQA) are compared where they are read.
 """
 
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -17,14 +18,16 @@ PART = "(?:train|dev|test)"
 SUBMITTED = rf"(?:.*/)?{PART}-(?P<code>{CODE}(?:-{CODE})?)\.(?:tsv|txt|json)"  # of predict.py, of XTREME's submissions
 # What upstream calls its files, with their folder where that says it. `code` is the project's code, `three` that of
 # languages.tsv, column tatoeba. Any other name says nothing.
-TRANSLATED = r".*(?:\.eng-\w{3}|-ref|-src)\.(?P<three>[a-z]{3})(?:\.txt)?"
+TRANSLATED = r".*(?:\.eng-\w{3}|-ref|-src|newstest\d{4})\.(?P<three>[a-z]{2,3})(?:\.txt)?"
 UPSTREAM = {
     "conll-ner": r"(?:.*/)?(?P<conll>deu|eng|esp|ned)\.(?:train|test[ab])",
+    "flores": r"(?:.*/)?(?P<three>[a-z]{3})(?:_\w+)?\.(?:dev|devtest)",
     "mlqa": rf"(?:.*/)?{PART}-context-(?P<code>{CODE})-question-(?P<second>{CODE})\.json",
     "paws-x": rf".*/(?P<code>{CODE})/(?:translated_)?{PART}(?:_2k)?\.tsv",
     "tatoeba": r"(?:.*/)?tatoeba\.(?P<three>\w+)-eng\.\w+",
+    "tydiqa-goldp": rf"(?:.*/)?tydiqa[.-](?:goldp[.-])?(?P<code>{CODE})\.{PART}\.json",
     "ud-pos": rf"(?:.*/)?(?P<code>{CODE})_\w+-ud-{PART}\.conllu",
-    "wikiann-ner": rf".*/(?P<code>{CODE})/{PART}",
+    "wikiann-ner": rf".*/(?P<code>{CODE})/{PART}(?:\.tsv|\.conllu)?",
     "wmt14-en-de": TRANSLATED,
     "wmt14-en-fr": TRANSLATED,
     "xquad": rf"(?:.*/)?xquad\.(?P<code>{CODE})\.json",
@@ -52,7 +55,7 @@ def joined(language: str) -> str:
 
 
 def language_said(task: str, path: str | Path) -> str | None:
-    text = Path(path).as_posix()
+    text = os.path.abspath(path)  # a folder says it too, where the path begins within it
     found = re.fullmatch(UPSTREAM.get(task, SUBMITTED), text) or re.fullmatch(SUBMITTED, text)
     if not found:
         return None
