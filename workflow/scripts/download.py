@@ -776,7 +776,7 @@ class _AddMirror(argparse.Action):
         namespace.mirrors.append(Mirror(value, checked))
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(mirrors=[])
     parser.add_argument("--dataset", required=True, metavar="ID", help="id of the row, such as opus/MultiUN/ar-en")
@@ -842,6 +842,11 @@ def main() -> None:
         help="downloads at once over all processes with the same --slots-dir (default: %(default)s)",
     )
     parser.add_argument("--slots-dir", metavar="DIR", help="folder of the lock files that count them (default: no cap)")
+    return parser
+
+
+def main() -> None:
+    parser = _parser()
     arguments = parser.parse_args()
     if arguments.attempts < 1 or arguments.max_parallel < 1:
         parser.error("--attempts and --max-parallel are at least 1")
