@@ -56,3 +56,37 @@ def papers() -> Path:
         if Path(candidate, "index.csv").exists():
             return Path(candidate)
     pytest.skip("no transcribed tables of the papers: set PARALLAX_PAPERS to a folder that holds index.csv")
+
+
+@pytest.fixture(scope="module")
+def paper(repository):
+    """The configuration at the scale of the papers."""
+    from plan.load import load_config
+
+    return load_config(repository, {"scale": "paper"})
+
+
+@pytest.fixture
+def loaded(paper, tmp_path):
+    """A run of it by its name, as a training reads it."""
+    from costs import load_resolved
+
+    return lambda name: load_resolved(paper, name, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    """A few tiny shards: small_corpus.py."""
+    from small_corpus import write_corpus
+
+    folder = tmp_path_factory.mktemp("shards")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """The like with their vocabulary and a plan of sampling, to train on: small_training.py."""
+    from small_training import make_corpus
+
+    return make_corpus(tmp_path_factory.mktemp("corpus"))

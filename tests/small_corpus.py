@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from engine.data import Mixture, Source
 from engine.shards import write_shard
 
 VOCABULARY = 60
@@ -68,3 +69,17 @@ def write_run(path: Path, steps: int = 12, **changes: dict) -> dict:
         run[key] = {**run.get(key, {}), **value} if isinstance(value, dict) else value
     path.write_text(yaml.safe_dump(run, sort_keys=False))
     return run
+
+
+def sources(shards: Path, kind: str) -> list[Source]:
+    return [
+        Source(kind, corpus, name, q, tuple(sorted((shards / kind / corpus / name).glob("*.json"))))
+        for own, corpus, name, q in plan_rows()
+        if own == kind
+    ]
+
+
+def mixture(shards: Path, kind: str, **options) -> Mixture:
+    form = "blocks" if kind == "mono" else "pairs"
+    defaults = {"form": form, "rows": 8, "row_length": 24, "seed": 3, "languages": list(LANGUAGES)}
+    return Mixture(sources(shards, kind), **{**defaults, **options})

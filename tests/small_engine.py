@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.assembly import Seq2Seq
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
 from engine.data import Mixture
 from engine.dist import Ranks
@@ -58,3 +59,15 @@ def watch_embeddings(encoder: Encoder) -> list[Tensor]:
 
     encoder.embedding_norm.register_forward_hook(note)
     return seen
+
+
+def seq2seq(vocabulary: int, seed: int = 0, std: float = 0.5, **changes) -> Seq2Seq:
+    torch.manual_seed(seed)
+    model = Seq2Seq(ModelConfig(2, 16, 2, 32, 30, vocabulary, init_std=std, **changes), 2)
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():  # sharper than a new model is, so that searches differ
+        model.mlm_head.bias.normal_(generator=rng)
+        for name, weight in model.named_parameters():
+            if name.endswith(".residual"):
+                weight.uniform_(0.5, 2.0, generator=rng)
+    return model.eval()

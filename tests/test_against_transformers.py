@@ -17,8 +17,8 @@ from engine.objectives import mlm, rtd
 from engine.objectives.base import Batch
 from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD
+from small_corpus import mixture
 from small_engine import CONFIG, batches_of, model_of, run_of
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 
@@ -131,7 +131,7 @@ def labels(batch: Batch) -> Tensor:
     return batch.original.masked_fill(~batch.fields.selected, -100)
 
 
-def test_the_masked_lm_loss_and_its_gradients_are_xlm_rs(shards):  # noqa: F811
+def test_the_masked_lm_loss_and_its_gradients_are_xlm_rs(shards):
     objective = ObjectiveConfig("tlm")
     model = model_of(run_of(objective))
     theirs = xlm_r_of(model)
@@ -151,7 +151,7 @@ def test_the_masked_lm_loss_and_its_gradients_are_xlm_rs(shards):  # noqa: F811
         assert difference(ours.up.weight.grad, their.intermediate.dense.weight.grad) <= TOLERANCE
 
 
-def test_generator_and_discriminator_are_electras(shards):  # noqa: F811
+def test_generator_and_discriminator_are_electras(shards):
     """Their two models, which know nothing of each other, on one embedding: both losses and the logits."""
     objective = ObjectiveConfig("mrtd", mask=MaskSpec(0.15, 1.0, 0.0, 0.0), options={"generator_layers": 2})
     model = model_of(run_of(objective))
@@ -229,7 +229,7 @@ def test_the_gated_bias_is_wavlms():
         assert difference(own(x, None, table(torch.arange(150)[None])), expected) > TOLERANCE
 
 
-def test_a_document_mask_is_their_attention_mask(shards):  # noqa: F811
+def test_a_document_mask_is_their_attention_mask(shards):
     """A packed row of ours equals their rows of one document each."""
     objective = ObjectiveConfig("tlm")
     model = model_of(run_of(objective))

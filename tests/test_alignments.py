@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from archives import write_tar
+from archives import WHOLE, write_tar
 from common.errors import UserError
 from engine.alignments import (
     Alignment,
@@ -48,9 +48,6 @@ def test_by_hand():
 
 def archive(path, files: dict[str, str]):
     return {"gold": write_tar(path, files, "alignment-test-sets/de-en/")}
-
-
-WHOLE = {"test.de": "a b\nc\n", "test.en": "x\ny z\n", "alignv2.txt": "7 1 1 S\n7 2 1 P\n3 1 2\n"}
 
 
 def test_links_go_by_the_first_appearance_of_their_sentence(tmp_path):

@@ -15,10 +15,9 @@ from engine.options import DESCRIPTIONS
 from engine.randomness import stable_hash, uniform
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
 from pretrain import backward
-from small_corpus import VOCABULARY
+from small_corpus import VOCABULARY, mixture, sources
 from small_engine import double, model_of, run_of  # noqa: F401
 from small_rows import apart, lay, pair, random_pairs
-from test_data import mixture, shards, sources  # noqa: F401  (a fixture)
 from training.assembly import micro_batches
 
 OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=6, longest=6)
@@ -87,7 +86,7 @@ def test_next_sentence_loss_by_hand(double):  # noqa: F811
     assert_gradients_ignore_micro_batches(NSP)
 
 
-def test_labels_of_next_sentences_are_what_the_form_did(shards):  # noqa: F811
+def test_labels_of_next_sentences_are_what_the_form_did(shards):
     """Side 1 belongs to the document of side 0 exactly where the label says so."""
     own = mixture(shards, "mono", form=DESCRIPTIONS["nsp"].form, row_length=32)
     seen = set()
@@ -199,7 +198,7 @@ def test_paraphrases_by_hand(double, share):  # noqa: F811
     assert_gradients_ignore_micro_batches(objective)
 
 
-def test_labels_of_paraphrases_are_what_the_form_did(shards):  # noqa: F811
+def test_labels_of_paraphrases_are_what_the_form_did(shards):
     """Side 1 of a pair is side 0 plus or minus one."""
     objective = ObjectiveConfig("paraphrase", options={"negative_share": 0.4})
     form = DESCRIPTIONS["paraphrase"].form
@@ -322,7 +321,7 @@ def test_the_probability_follows_the_loss_and_the_queue_takes_the_pairs(double):
 # ---- ALM ----
 
 
-def switching(shards, separators: int = 1, **options: object) -> ObjectiveConfig:  # noqa: F811
+def switching(shards, separators: int = 1, **options: object) -> ObjectiveConfig:
     everything = (*sources(shards, "mono"), *sources(shards, "bitext"))
     return ObjectiveConfig("code-switch", pair_separators=separators, options=options, sources=everything)
 
@@ -345,7 +344,7 @@ def test_model_1_by_hand():
     assert t[das, the] > 0.8 and t[haus, house] > 0.7 > 0.3 > t[haus, the]
 
 
-def test_the_lexicon_finds_what_the_corpus_was_made_of(shards):  # noqa: F811
+def test_the_lexicon_finds_what_the_corpus_was_made_of(shards):
     """The second side of every pair is the first one plus one."""
     objective = switching(shards)
     lexicon = code_switch.lexicon_of(objective.sources, VOCABULARY)
@@ -362,7 +361,7 @@ def test_the_lexicon_finds_what_the_corpus_was_made_of(shards):  # noqa: F811
 
 
 @pytest.mark.parametrize("separators", [1, 2])
-def test_a_switched_sentence_is_one_of_three_kinds(shards, separators):  # noqa: F811
+def test_a_switched_sentence_is_one_of_three_kinds(shards, separators):
     objective = switching(shards, separators)
     own = mixture(shards, "bitext", pair_separators=separators, row_length=48, rows=30)
     kinds, replaced, words = {"source": 0, "target": 0, "mixed": 0}, 0, 0
@@ -426,7 +425,7 @@ def test_phrases_fit_the_share():
         assert len(at) <= 4
 
 
-def test_packing_does_not_change_what_is_switched(shards, monkeypatch):  # noqa: F811
+def test_packing_does_not_change_what_is_switched(shards, monkeypatch):
     monkeypatch.setattr(code_switch, "CHUNK", 7)
     objective = switching(shards)
     found = []

@@ -10,20 +10,9 @@ from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.beam import NEVER_SAID, Hypothesis, beam_search, best_of, next_scores, start_past, translate_rows
 from engine.rows import pad
-from engine.shape import ModelConfig, RelativeBias
+from engine.shape import RelativeBias
 from engine.tokenizer import BOS, EOS
-
-
-def seq2seq(vocabulary: int, seed: int = 0, std: float = 0.5, **changes) -> Seq2Seq:
-    torch.manual_seed(seed)
-    model = Seq2Seq(ModelConfig(2, 16, 2, 32, 30, vocabulary, init_std=std, **changes), 2)
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():  # sharper than a new model is, so that searches differ
-        model.mlm_head.bias.normal_(generator=rng)
-        for name, weight in model.named_parameters():
-            if name.endswith(".residual"):
-                weight.uniform_(0.5, 2.0, generator=rng)
-    return model.eval()
+from small_engine import seq2seq
 
 
 def sources(count: int, vocabulary: int, seed: int = 1) -> list[list[int]]:

@@ -30,6 +30,7 @@ from engine.config import load_run
 from engine.model import Block, CrossAttention
 from engine.shape import ModelConfig
 from engine.shards import open_shard, read_manifest
+from mixes import MIXES, write
 from plan import allocation
 from plan.claimed import all_needs
 from plan.load import load_config
@@ -37,8 +38,7 @@ from plan.recipes import bitext_settings, recipe_of, resolve_recipe, trained_as
 from plan.runs import resolve_run
 from plan.translators import resolve_translator
 from small_corpus import VOCABULARY
-from test_every_mix import MIXES, write
-from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from small_training import command
 from training.assembly import (
     PretrainingModel,
     fill_in,
@@ -54,11 +54,6 @@ def machines(repository):
     return load_machines(repository)
 
 
-@pytest.fixture(scope="module")
-def paper(repository):
-    return load_config(repository, {"scale": "paper"})
-
-
 def rate_of(machines: dict, name: str = "h100") -> Rate:
     own = machines["machines"][name]
     return Rate(own["peak"], "peak", name, own["memory"])
@@ -67,13 +62,13 @@ def rate_of(machines: dict, name: str = "h100") -> Rate:
 # --- FLOPs -----------------------------------------------------------------------------------------------------------
 
 
-def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> None:  # noqa: F811
+def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> None:
     write(folder, mix, **changes)
     torch.set_num_threads(1)
     assert pretrain.pretrain(pretrain.make_parser("").parse_args(command(corpus, folder)[2:])) == 0
 
 
-def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:  # noqa: F811
+def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:
     """FLOPs that the bill says of a run, and what its training wrote."""
     manifest = next((corpus / "shards").rglob("*.json"))
     run = fill_in(load_run(folder / "run.yaml"), read_manifest(manifest)["vocabulary_size"], folder / "run.yaml")
@@ -84,7 +79,7 @@ def estimated(corpus: Path, folder: Path) -> tuple[dict, dict]:  # noqa: F811
 
 
 @pytest.mark.parametrize("name", [*MIXES])
-def test_flops_are_those_of_the_training(corpus, tmp_path, name):  # noqa: F811
+def test_flops_are_those_of_the_training(corpus, tmp_path, name):
     """All steps of so short a run are in the sample, so that nothing is left to estimate."""
     train(corpus, tmp_path, MIXES[name])
     found, written = estimated(corpus, tmp_path)
@@ -93,7 +88,7 @@ def test_flops_are_those_of_the_training(corpus, tmp_path, name):  # noqa: F811
     assert set(found) == set(written["objectives"])
 
 
-def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):
     train(corpus, tmp_path, MIXES["ernie-m"], schedule={"steps": 150, "warmup_steps": 10})
     monkeypatch.setattr("billing.sample.SAMPLED_TOKENS", 30 * 8 * 24)
     found, written = estimated(corpus, tmp_path)
@@ -101,14 +96,14 @@ def test_a_sample_is_within_one_per_cent(corpus, tmp_path, monkeypatch):  # noqa
     assert sum(found.values()) != written["flops"]
 
 
-def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_fewer_rows_than_the_batch_stand_for_all(corpus, tmp_path, monkeypatch):
     train(corpus, tmp_path, MIXES["xlm"], batch={"rows": 64, "device_rows": 64})
     monkeypatch.setattr("billing.sample.SAMPLED_ROWS", 16)
     found, written = estimated(corpus, tmp_path)
     assert sum(found.values()) == pytest.approx(written["flops"], rel=0.03)  # 16 rows of 24 tokens are packed worse
 
 
-def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_a_head_of_a_source_has_whole_documents(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("billing.sample.HEAD", 25)
     sources, _ = read_plan(corpus / "plan.tsv", corpus / "shards")
     for kind, own in heads_of(sources, tmp_path).items():
@@ -136,7 +131,7 @@ def test_made_up_text_has_the_assumed_lines_and_fills_rows(paper, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["xlm", "ernie-m", "ppa", "veco", "mbart"])
-def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):  # noqa: F811
+def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):
     mix = {key: value for key, value in MIXES[name].items() if key != "schedule"}
     data = {"mono": {"languages": ["de", "en", "hi"]}, "bitext": {"corpora": {"de-en": ["World"]}}}
     write(tmp_path, mix, data=data)
@@ -597,7 +592,7 @@ def test_the_script_bills_the_smoke_scale(repository, tmp_path):
     assert "Traceback" not in wrong.stderr
 
 
-def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path):  # noqa: F811
+def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path):
     """Of its own state alone: not of another seed, and not of a run that has changed since."""
     config = dataclasses.replace(bare, root=tmp_path)
     values = resolve_run(bare, "xlm-r")
@@ -621,7 +616,7 @@ def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path
     assert "are done" not in priced("2").basis
 
 
-def test_a_plan_that_is_still_to_be_made_is_the_one_that_will_be(corpus, bare, machines, tmp_path):  # noqa: F811
+def test_a_plan_that_is_still_to_be_made_is_the_one_that_will_be(corpus, bare, machines, tmp_path):
     """The shards are there, and no run has read them yet."""
     (tmp_path / "results/paper").mkdir(parents=True)
     (tmp_path / "results/paper/shards").symlink_to(corpus / "shards")

@@ -28,8 +28,8 @@ from plan.runs import resolve_run
 from report.table_words import row_notes
 from report.tables import build
 from tasks.recipe import load_recipe
-from test_dag import copy_tree, snakemake
 from training.pairs import Source
+from trees import copy_tree, snakemake
 
 SETTING = "zero-shot-retrieval-centred"
 WORDS = [a + b for a in ("ka", "lo", "mi", "ru", "se", "to") for b in ("na", "pe", "vi", "zu")]

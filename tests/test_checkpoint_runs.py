@@ -11,7 +11,7 @@ import torch
 import zstandard
 
 from engine.checkpoint import load_weights
-from test_dag import copy_tree, edit, planned, snakemake
+from trees import copy_tree, edit, planned, snakemake
 
 pytestmark = pytest.mark.e2e
 

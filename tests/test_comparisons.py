@@ -19,6 +19,7 @@ import make_document
 import plan.needs
 from common.errors import UserError
 from corpus.corpusio import zst_writer
+from costs import total
 from made_up import entry, write_score
 from plan import compare_specs
 from plan.claimed import counted_data
@@ -45,7 +46,6 @@ from report.comparison_words import rows_of
 from report.context import Context, load_context
 from report.table_spec import load_spec
 from report.tables import build
-from test_cost import loaded, paper, seen_by, total  # noqa: F401  (fixtures)
 
 ITEMS = {
     "corpora": ["ernie-m/table-09", "ernie-m/table-10", "veco/table-05", "veco/table-06"],
@@ -364,7 +364,7 @@ def test_xlm_r_base_has_the_parameters_of_transformers(bare):
     assert parameters(ours) == sum(tied.values()) - segment - untied - bias
 
 
-def test_flops_are_those_of_the_cost_module(bare, loaded):  # noqa: F811
+def test_flops_are_those_of_the_cost_module(bare, loaded):
     config = load_config(bare, {"scale": "paper"})
     for run in ("xlm-r", "xlm-e-base", "infoxlm-base"):
         own = as_written(config, run)

@@ -7,15 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import resolve_run
+from costs import seen_by, total
 from engine import cost
-from engine.config import RunConfig, load_run
+from engine.config import load_run
 from engine.cost import Pass, Seen
 from engine.options import DESCRIPTIONS
 from engine.shape import ModelConfig
-from plan.load import load_config
-from test_every_mix import MIXES, train
-from test_pretrain import corpus  # noqa: F401  (a fixture)
+from mixes import MIXES, train
 from training.assembly import fill_in, seen_in
 
 BERT_BASE = ModelConfig(12, 768, 12, 3072, 514, vocabulary=30522)
@@ -59,36 +57,6 @@ def test_ours_is_three_forward_passes_of_matrix_products():
 
 
 # --- the runs of the papers ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def paper(repository):
-    return load_config(repository, {"scale": "paper"})
-
-
-@pytest.fixture
-def loaded(paper, tmp_path):
-    def load(name: str) -> RunConfig:
-        path = tmp_path / f"{name}.yaml"
-        text = resolve_run.render(paper, name)
-        path.write_text(text.replace("model:\n", "model:\n  vocabulary: 250002\n"), encoding="utf-8")
-        return load_run(path)
-
-    return load
-
-
-def seen_by(run: RunConfig) -> dict[str, Seen]:
-    """What full rows of one document each would give."""
-    seen = {}
-    for objective in run.objectives:
-        length = objective.row_length or run.batch.row_length
-        tokens = (objective.rows or run.batch.rows) * length * run.schedule.steps
-        seen[objective.name] = Seen(tokens, objective.mask.rate * tokens, tokens / length, tokens * length)
-    return seen
-
-
-def total(run: RunConfig, kind: str = "ours") -> float:
-    return sum(own[kind] for own in cost.flops(run, seen_by(run)).values())
 
 
 def test_xlm_e_is_twenty_times_cheaper_than_xlm_r_and_not_a_hundred(loaded):
@@ -155,7 +123,7 @@ def test_tokens_items_and_contexts_are_counted_per_document():
     assert seen_in(batch) == (8, 4, 3 * 3 + 1 + 2 * 2 + 2 * 2)
 
 
-def test_cost_json_adds_up(corpus, tmp_path):  # noqa: F811
+def test_cost_json_adds_up(corpus, tmp_path):
     _, weights = train(corpus, tmp_path, MIXES["ppa"])
     written = json.loads((tmp_path / "cost.json").read_text())
     run = fill_in(load_run(tmp_path / "run.yaml"), len(weights["encoder.tokens.weight"]), tmp_path / "run.yaml")

@@ -19,7 +19,7 @@ import status
 from common.errors import UserError
 from plan.load import load_config
 from plan.words import described, what_this_is
-from test_dag import copy_tree
+from trees import copy_tree
 from watch import events, terminal
 from watch.python import wrong_python
 

@@ -13,7 +13,7 @@ from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
-from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_corpus, write_sentences
+from small_corpus import LANGUAGES, VOCABULARY, mixture, sources, write_corpus, write_sentences
 from small_engine import run_of
 from training.assembly import build_mixture
 
@@ -44,20 +44,6 @@ every_form = pytest.mark.parametrize("form", FORMS_TO_TRY)
 def mixture_of(shards: Path, form: str, **options) -> Mixture:
     kind, own = FORMS_TO_TRY[form]
     return mixture(shards, kind, **{"row_length": 48, **own, **options})
-
-
-def sources(shards: Path, kind: str) -> list[Source]:
-    return [
-        Source(kind, corpus, name, q, tuple(sorted((shards / kind / corpus / name).glob("*.json"))))
-        for own, corpus, name, q in plan_rows()
-        if own == kind
-    ]
-
-
-def mixture(shards: Path, kind: str, **options) -> Mixture:
-    form = "blocks" if kind == "mono" else "pairs"
-    defaults = {"form": form, "rows": 8, "row_length": 24, "seed": 3, "languages": list(LANGUAGES)}
-    return Mixture(sources(shards, kind), **{**defaults, **options})
 
 
 def documents(rows: Rows) -> list[tuple]:

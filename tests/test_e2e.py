@@ -15,7 +15,7 @@ import pytest
 from plan.load import load_config
 from report.scores import items_of
 from tasks import TASKS
-from test_dag import copy_tree, edit, planned, snakemake
+from trees import copy_tree, edit, planned, snakemake
 
 pytestmark = pytest.mark.e2e
 

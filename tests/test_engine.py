@@ -16,9 +16,8 @@ from engine.options import DESCRIPTIONS
 from engine.shape import ModelConfig
 from plan.load import load_config
 from plan.runs import resolve_run
-from small_corpus import LANGUAGES, VOCABULARY
+from small_corpus import LANGUAGES, VOCABULARY, mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 from training.assembly import fill_in
 
 MMLM, TLM = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm")

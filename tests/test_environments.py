@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plan.code import local_imports
-from test_dag import copy_tree
+from trees import copy_tree
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = sorted((REPOSITORY / "envs").glob("*.yaml"))

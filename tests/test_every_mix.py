@@ -1,9 +1,7 @@
 """Every mix of objectives, trained for real: the result depends neither on how rows are cut into forward passes, nor on
 the number of processes, nor on an interruption."""
 
-import argparse
 import dataclasses
-import json
 import os
 import random
 import subprocess
@@ -14,102 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import pretrain
 from common.errors import UserError
 from engine.config import FirstPhase, InitConfig, OptimizerConfig, ScheduleConfig
 from engine.objectives import OBJECTIVES
-from small_corpus import write_run
+from mixes import MIXES, STEPS, arguments, log, train, write
 from small_engine import run_of
-from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from small_training import command
 from training.assembly import PretrainingModel, frozen_weights
-
-STEPS = 20
-ALL_MASKED = {"mask": 1.0, "random": 0.0, "keep": 0.0}
-ERNIE_M = [
-    {"name": "mmlm"},
-    {"name": "btmlm", "options": {"start_share": 0.3}},
-    {"name": "camlm", "mask": ALL_MASKED},
-    {"name": "tlm"},
-]
-MIXES: dict[str, dict] = {
-    "mbert": {"objectives": [{"name": "nsp", "pair_separators": 1}], "model": {"token_types": 2}},
-    "xlm": {
-        "objectives": [{"name": "mmlm"}, {"name": "tlm", "reset_positions": True}],
-        "schedule": {"alternate": True},
-        "model": {"languages": 3},
-    },
-    "ernie-m": {"objectives": ERNIE_M},
-    "ernie-m-append-sample": {
-        "objectives": [
-            {"name": "btmlm", "options": {"decoding": "sample", "placement": "scattered", "languages": "all"}},
-            {"name": "camlm", "mask": ALL_MASKED, "options": {"masks": "append", "siblings": True}},
-        ]
-    },
-    "xlm-e": {
-        "objectives": [
-            {"name": "mrtd", "mask": ALL_MASKED, "options": {"generator_layers": 1}},
-            {"name": "trtd", "mask": ALL_MASKED, "pair_separators": 1, "options": {"generator_layers": 1}},
-        ],
-        "model": {"relative_bias": {}},
-    },
-    "veco": {
-        "objectives": [{"name": "veco-mono"}, {"name": "veco-pairs", "mask": {"rate": 0.25}}],
-        "schedule": {"alternate": True, "first": {"steps": 5, "train": ["cross_attention"], "warmup_steps": 2}},
-    },
-    "ppa": {
-        "objectives": [{"name": "ppa", "pair_separators": 1, "options": {"queue": 64, "momentum": 0.9}}],
-        "model": {"token_types": 2},
-    },
-    "infoxlm": {
-        "objectives": [
-            {"name": "mmlm"},
-            {"name": "tlm", "pair_separators": 1},
-            {"name": "xlco", "options": {"queue": 64, "momentum": 0.9, "layer": 1}},
-        ]
-    },
-    "xlm-align": {
-        "objectives": [{"name": "mmlm"}, {"name": "dwa", "pair_separators": 1, "options": {"layer": 1}}],
-    },
-    "unicoder": {
-        "objectives": [
-            {"name": "mmlm"},
-            {"name": "word-recovery"},
-            {"name": "paraphrase"},
-            {"name": "cross-lingual-mlm"},
-        ]
-    },
-    "alm": {"objectives": [{"name": "code-switch"}]},
-    "hictl": {"objectives": [{"name": "hictl"}]},
-    "mbart": {"objectives": [{"name": "denoising", "options": {"decoder_layers": 2}}]},
-    "mt5": {"objectives": [{"name": "spans", "options": {"decoder_layers": 2}}]},
-}
-MIXES = {
-    name: mix for name, mix in MIXES.items() if all(objective["name"] in OBJECTIVES for objective in mix["objectives"])
-}
-
-
-def mixed(objectives: list[dict]) -> list[dict]:
-    """Shares of a mask spec must sum to one: a test names those that it changes."""
-    whole = {"rate": 0.15, "mask": 0.8, "random": 0.1, "keep": 0.1}
-    return [objective | {"mask": whole | objective.get("mask", {})} for objective in objectives]
-
-
-def write(folder: Path, mix: dict, **changes: object) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run(folder / "run.yaml", steps=STEPS, **(mix | {"objectives": mixed(mix["objectives"])} | changes))
-
-
-def arguments(corpus: Path, folder: Path) -> argparse.Namespace:  # noqa: F811
-    return pretrain.make_parser("").parse_args(command(corpus, folder)[2:])
-
-
-def train(corpus: Path, folder: Path, mix: dict, **changes: object) -> tuple[list[dict], dict[str, torch.Tensor]]:  # noqa: F811
-    write(folder, mix, **changes)
-    torch.set_num_threads(1)
-    assert pretrain.pretrain(arguments(corpus, folder)) == 0
-    return log(folder), load_file(folder / "model.safetensors")
 
 
 def recorded(called: Counter, key: tuple[str, str], hook: Callable) -> Callable:
@@ -121,7 +32,7 @@ def recorded(called: Counter, key: tuple[str, str], hook: Callable) -> Callable:
 
 
 @pytest.mark.parametrize("name", ["ppa", "infoxlm", "xlm-align", "hictl", "veco", "ernie-m"])
-def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):  # noqa: F811
+def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):
     """A queue that nobody fills or a copy that never follows would leave all other tests of the loop green."""
     called, expected = Counter(), {}
     objectives = [objective["name"] for objective in MIXES[name]["objectives"]]
@@ -139,7 +50,7 @@ def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):  # noqa
     assert expected and dict(called) == expected
 
 
-def test_objectives_that_take_turns_are_all_logged(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_objectives_that_take_turns_are_all_logged(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("training.log.LOG_EVERY", 2)
     rows, _ = train(corpus, tmp_path, MIXES["xlm"])
     losses = [(row["step"], [name for name in row if name.endswith("/loss")]) for row in rows]
@@ -148,7 +59,7 @@ def test_objectives_that_take_turns_are_all_logged(corpus, tmp_path, monkeypatch
     ]  # fmt: skip
 
 
-def test_a_weight_scales_the_gradient(corpus, tmp_path):  # noqa: F811
+def test_a_weight_scales_the_gradient(corpus, tmp_path):
     """A clipped step would hide it, so the norm before clipping is read."""
     norms = []
     for weight in (1.0, 3.0):
@@ -184,11 +95,6 @@ def test_names_of_weights_that_do_not_exist_are_refused(changes, message):
         frozen_weights(PretrainingModel(run), run)
 
 
-def log(folder: Path) -> list[dict]:
-    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
-
-
 def differences(one: list[dict], other: list[dict]) -> dict[str, float]:
     """Losses of the two logs that are not the same to 1e-5."""
     assert [row.keys() for row in one] == [row.keys() for row in other]
@@ -197,14 +103,14 @@ def differences(one: list[dict], other: list[dict]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_device_rows_do_not_change_the_losses(corpus, tmp_path, name):  # noqa: F811
+def test_device_rows_do_not_change_the_losses(corpus, tmp_path, name):
     logs = {n: train(corpus, tmp_path / str(n), MIXES[name], batch={"device_rows": n})[0] for n in (4, 2, 1)}
     assert not differences(logs[4], logs[2])
     assert not differences(logs[4], logs[1])
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):  # noqa: F811
+def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):
     mix = MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1}}
     whole_log, whole = train(corpus, tmp_path / "whole", mix)
     rng = random.Random(name)
@@ -228,7 +134,7 @@ def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):  #
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["replicate", "shard"])
-def test_two_processes_equal_one(corpus, tmp_path, parallel):  # noqa: F811
+def test_two_processes_equal_one(corpus, tmp_path, parallel):
     """All mixes in one start of two processes: starting is what takes the time."""
     calls = []
     for name, mix in MIXES.items():

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ import finetune_retrieval
 import predict
 import score
 from build_world import build_world
+from called import call
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.checkpoint import describe_model, save_weights
@@ -26,8 +26,8 @@ from engine.tokenizer import Tokenizer
 from plan.load import load_config
 from plan.recipes import bitext_settings, resolve_recipe, setting_jobs, task_languages, trained_as
 from report.scores import selection_of
+from small_world import SETTINGS
 from tasks import task_module
-from test_world import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONFIG = load_config(REPOSITORY, {"scale": "smoke"})
@@ -76,17 +76,6 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
     weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     save_weights(folder / "encoder.safetensors", weights, metadata)
     return SimpleNamespace(folder=folder, raw=folder / "raw", spm=folder / "spm.model", done={})
-
-
-def call(module, **options) -> None:
-    arguments = []
-    for name, value in options.items():
-        arguments += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
-    old, sys.argv = sys.argv, ["script", *arguments]
-    try:
-        module.main()
-    finally:
-        sys.argv = old
 
 
 def recipe_file(tiny, task: str, job: str, name: str = "xlm-r") -> Path:

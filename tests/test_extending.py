@@ -16,7 +16,7 @@ from plan.needs import unfit
 from plan.runs import not_here, resolve_run, vocabulary_path, weights_path
 from report import comparisons
 from report.comparison_cells import OURS, SCALE
-from test_dag import copy_tree, edit, snakemake
+from trees import copy_tree, edit, snakemake
 
 pytestmark = pytest.mark.dag
 SMOKE = ("--dry-run", "--config", "scale=smoke")

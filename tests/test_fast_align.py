@@ -30,7 +30,7 @@ from report.scores import read_score_file
 from report.tables import build
 from split_corpus import pair_suffixes
 from tasks import word_alignment
-from test_dag import copy_tree, planned, snakemake
+from trees import copy_tree, planned, snakemake
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARCHIVE = "raw.githubusercontent.com/CZWin32768/XLM-Align/main/word_aligner/alignment-test-sets.tar.gz"

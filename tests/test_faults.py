@@ -36,12 +36,10 @@ from engine.shards import array_path, sha256_of, verify_shards
 from plan.datasets import Dataset, load_datasets
 from report import scores, trainings
 from small_corpus import write_run, write_sentences
-from test_dag import copy_tree, edit
-from test_pretrain import command, corpus, losses, train, trained  # noqa: F401
-from test_score import world  # noqa: F401
-from test_scores import entry, write
-from test_trainings import COST, write_files
+from small_results import COST, entry, make_world, write, write_files
+from small_training import command, losses, train, trained
 from training.assembly import read_plan
+from trees import copy_tree, edit
 
 SCRIPTS = Path(pretrain.__file__).parent
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -148,7 +146,7 @@ def test_a_download_without_room(disk, tmp_path, repository):
     assert out.read_bytes() == source.read_bytes()
 
 
-def test_a_shard_without_room(disk, tmp_path, corpus):  # noqa: F811
+def test_a_shard_without_room(disk, tmp_path, corpus):
     text = tmp_path / "0.clean.txt.zst"
     with zst_writer(text) as lines:
         lines.writelines("aabb ccdd eeff gghh\n" for _ in range(8000))
@@ -175,7 +173,7 @@ def test_collected_scores_without_room(disk, tmp_path):
     refused(disk, arguments, out, 100 if disk.limited else 0)
 
 
-def test_a_checkpoint_without_room_and_then_with(disk, corpus, tmp_path):  # noqa: F811
+def test_a_checkpoint_without_room_and_then_with(disk, corpus, tmp_path):
     """Neither a checkpoint nor the last weights; the next call gives the weights of an undisturbed one."""
     expected = trained(corpus, tmp_path / "whole", steps=12)
     folder = disk.folder / "run"
@@ -306,7 +304,7 @@ def test_each_shard_is_verified_on_one_of_the_ranks(tmp_path):
             assert complaining == 1
 
 
-def test_a_training_refuses_a_changed_shard(corpus, tmp_path):  # noqa: F811
+def test_a_training_refuses_a_changed_shard(corpus, tmp_path):
     write_run(tmp_path / "run.yaml")
     path = next((corpus / "shards").rglob("1.tokens.bin"))
     for _ in damages(path, 1):
@@ -399,8 +397,13 @@ def test_a_changed_byte_of_a_summary(tmp_path):
     assert never_another(path, lambda: trainings.read_training(path, "mini"), 300) >= 200
 
 
+@pytest.fixture
+def world(tmp_path, repository):
+    return make_world(tmp_path, repository)
+
+
 @pytest.mark.parametrize("file", ["test-de.tsv", "layers-fr.tsv", "predictions.json", SUMS])
-def test_a_changed_byte_of_predictions(world, file):  # noqa: F811
+def test_a_changed_byte_of_predictions(world, file):
     args = world("tatoeba", "zero-shot-retrieval")
     with atomic_folder(args.predictions) as folder:
         shutil.copytree(args.predictions, folder, dirs_exist_ok=True)
@@ -442,7 +445,7 @@ def test_a_changed_byte_of_a_download(tmp_path):
     assert never_another(source, read, 60) >= 50
 
 
-def test_a_changed_byte_of_a_file_after_its_download(world):  # noqa: F811
+def test_a_changed_byte_of_a_file_after_its_download(world):
     """Of plain text, which has no checksum of its own: the gold lines of Tatoeba and the training file of another."""
     args = world("tatoeba", "zero-shot-retrieval")
     mirror = args.raw.rename(args.raw.with_name("mirror"))
@@ -474,7 +477,7 @@ def ranks_of(process: subprocess.Popen) -> list[int]:
     return sorted(map(int, listed.stdout.split()))
 
 
-def test_a_lost_rank_ends_the_job_and_the_next_call_continues(corpus, tmp_path):  # noqa: F811
+def test_a_lost_rank_ends_the_job_and_the_next_call_continues(corpus, tmp_path):
     changes = {"steps": 150, "checkpoint": {"every_steps": 5}}
     found = {}
     for name in ("whole", "lost"):
@@ -497,7 +500,7 @@ def test_a_lost_rank_ends_the_job_and_the_next_call_continues(corpus, tmp_path):
     assert all(torch.equal(found["lost"][name], tensor) for name, tensor in found["whole"].items())
 
 
-def test_ranks_that_see_different_checkpoints_stop(corpus, tmp_path):  # noqa: F811
+def test_ranks_that_see_different_checkpoints_stop(corpus, tmp_path):
     """A file system that lags: one rank finds a checkpoint, the other none yet."""
     write_run(tmp_path / "run.yaml", steps=12)
     code = (
@@ -513,7 +516,7 @@ def test_ranks_that_see_different_checkpoints_stop(corpus, tmp_path):  # noqa: F
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_two_trainings_of_one_run_take_turns(corpus, tmp_path):  # noqa: F811
+def test_two_trainings_of_one_run_take_turns(corpus, tmp_path):
     """Both end well, and weights and log are those of one."""
     expected = trained(corpus, tmp_path / "one", steps=100)
     folder = tmp_path / "two"
@@ -549,7 +552,7 @@ def test_a_lock_says_who_holds_it_and_dies_with_its_holder(tmp_path):
     assert list(folder.parent.iterdir()) == []
 
 
-def test_nan_in_the_weights_stops_with_the_step_and_saves_nothing(corpus, tmp_path):  # noqa: F811
+def test_nan_in_the_weights_stops_with_the_step_and_saves_nothing(corpus, tmp_path):
     trained(corpus, tmp_path / "parent", steps=0)
     weights = load_file(tmp_path / "parent/model.safetensors")
     weights["encoder.blocks.0.attention.output.bias"][3] = float("nan")

@@ -27,12 +27,12 @@ from engine.model import Encoder
 from engine.rows import cut_pair, pad, pair_rows, shuffled_batches, tag_windows
 from engine.shape import ModelConfig
 from engine.tokenizer import UNK, Tokenizer
+from killed import Killed, killed_after
 from resolved import files_of
 from tasks import ud_pos, xnli
 from tasks.recipe import Hyperparameters, load_recipe
 from training import finetuning
 from training.finetuning import (
-    Bookmark,
     DevSet,
     TrainingRows,
     check_vocabulary,
@@ -446,23 +446,6 @@ def test_a_restarted_fine_tuning_goes_on_to_the_same_weights(tiny, tmp_path, mon
     run_finetune(tiny, out, recipe=recipe)
     assert out.read_bytes() == whole.read_bytes()
     assert out.with_suffix(".json").read_bytes() == whole.with_suffix(".json").read_bytes()
-
-
-class Killed(Exception):
-    pass
-
-
-def killed_after(states: int, monkeypatch) -> None:
-    """The next fine-tuning keeps its state at every evaluation, and ends after so many of them."""
-    keep = Bookmark.write
-
-    def write(bookmark: Bookmark, content: dict) -> None:
-        bookmark.seconds = 0
-        keep(bookmark, content)
-        if bookmark.number == states:
-            raise Killed
-
-    monkeypatch.setattr(Bookmark, "write", write)
 
 
 def test_a_killed_search_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):

@@ -23,8 +23,8 @@ from engine.checkpoint import describe_model, load_encoder, load_weights, save_w
 from engine.model import Encoder
 from engine.shape import ModelConfig
 from engine.tokenizer import Tokenizer
+from killed import Killed, killed_after
 from tasks.recipe import load_recipe
-from test_finetune import Killed, killed_after
 from training.finetuning import make_optimizer
 from training.pairs import PairRows, Sentences, find_sources, held_out_rows, read_pairs, read_sources
 

@@ -24,7 +24,7 @@ from plan.claimed import all_needs
 from plan.datasets import load_datasets, load_languages
 from plan.load import load_cleaning, load_config
 from plan.schemas import Schemas
-from test_dag import copy_tree, rule_blocks, snakemake
+from trees import copy_tree, rule_blocks, snakemake
 
 HOSTILE = "x $(touch owned) `touch owned` & ' | > owned * \\ ; \" # é !! ~ && touch owned\\"
 SPELLINGS = (

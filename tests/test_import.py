@@ -35,41 +35,17 @@ from engine.rows import pad
 from engine.shape import ModelConfig, RelativeBias
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from import_checkpoint import find_weights, read_config, read_tensors
+from their_models import POSITIONS, VOCABULARY, WIDTH, made
 from training.initial import fitted, load_initial_weights
 
 transformers = pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
 
 TOLERANCE = 1e-5
-VOCABULARY, WIDTH, POSITIONS = 60, 32, 40
 XLM_R_ORDER = list(range(VOCABULARY))
 BERT_ORDER = id_order(VOCABULARY, bos=11, pad=0, eos=12, unk=10, mask=13)
 MT5_ORDER = id_order(VOCABULARY, bos=VOCABULARY - 1, pad=0, eos=1, unk=2, mask=VOCABULARY - 2)
 ORDERS = {"xlm-roberta": XLM_R_ORDER, "ernie_m": XLM_R_ORDER, "bert": BERT_ORDER, "electra": BERT_ORDER}
 ORDERS |= {"mbart": XLM_R_ORDER, "mt5": MT5_ORDER}
-SHAPE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": WIDTH,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 3 * WIDTH,
-    "max_position_embeddings": POSITIONS,
-}
-MBART = {"encoder_layers": 3, "encoder_attention_heads": 4, "encoder_ffn_dim": 96, "scale_embedding": True}
-MBART |= {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 32, "d_model": WIDTH}
-MT5 = {"num_layers": 3, "num_heads": 3, "d_kv": 10, "d_ff": 96, "num_decoder_layers": 1, "d_model": WIDTH}
-CONFIGS = {
-    "XLMRoberta": lambda **more: transformers.XLMRobertaConfig(**SHAPE | {"type_vocab_size": 1} | more),
-    "Bert": lambda **more: transformers.BertConfig(**SHAPE | more),
-    "Electra": lambda **more: transformers.ElectraConfig(**SHAPE | {"embedding_size": WIDTH} | more),
-    "MBart": lambda **more: transformers.MBartConfig(
-        **{"vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS} | MBART | more
-    ),
-    "MT5": lambda **more: transformers.MT5Config(
-        **{"vocab_size": VOCABULARY, "relative_attention_max_distance": 12, "relative_attention_num_buckets": 8}
-        | MT5
-        | more
-    ),
-}
 CLASSES = [
     *(f"XLMRoberta{end}" for end in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")),
     *(f"Bert{end}" for end in ("Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction")),
@@ -78,24 +54,6 @@ CLASSES = [
     "XLMRobertaForQuestionAnswering",
     "ElectraForQuestionAnswering",
 ]
-
-
-def made(name: str, seed: int = 1, **more: object) -> nn.Module:
-    """A model of theirs in which no weight is zero, one or like another; padding rows too."""
-    family = next(family for family in CONFIGS if name.startswith(family))
-    torch.manual_seed(seed)
-    model = getattr(transformers, name)(CONFIGS[family](**more)).eval()
-    unsettle(model)
-    return model
-
-
-def unsettle(model: nn.Module) -> None:
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.normal_(std=0.15)
-            else:
-                weight.copy_((weight == 1).float() + 0.2 * torch.randn_like(weight))
 
 
 def old_names(state: dict[str, Tensor]) -> dict[str, Tensor]:

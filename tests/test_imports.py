@@ -79,6 +79,15 @@ def test_nothing_imports_a_script_but_the_translator_its_loop(imports):
     assert found == {("train_translator", "pretrain")}
 
 
+def test_no_test_imports_from_a_test():
+    """What files of tests share lies in conftest.py and in the modules beside it."""
+    tests = SCRIPTS.parent.parent / "tests"
+    files = list(tests.rglob("*.py"))
+    known = {path.stem for path in files if path.name.startswith("test_")}
+    found = {f"{path.relative_to(tests)} imports {name}" for path in files for name in named_in(path) & known}
+    assert len(known) > 50 and not found
+
+
 def test_beside_the_rooms_lie_scripts_and_no_library():
     rules = "".join(path.read_text(encoding="utf-8") for path in (SCRIPTS.parent / "rules").glob("*.smk"))
     called = set(re.findall(r"workflow/scripts/(\w+)\.py", rules))

@@ -10,8 +10,7 @@ from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch, Loss, Objective
 from engine.objectives.mlm import selected_cross_entropy
 from engine.options import DESCRIPTIONS, Description
-from test_every_mix import train
-from test_pretrain import corpus  # noqa: F401  (a fixture)
+from mixes import train
 
 
 def look_back(query: Tokens, key: Tokens) -> Tensor:
@@ -25,7 +24,7 @@ def one_sided_loss(model: nn.Module, batch: Batch) -> Loss:
     return Loss({"loss": total})
 
 
-def test_an_objective_is_a_function_a_rule_and_a_run(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_an_objective_is_a_function_a_rule_and_a_run(corpus, tmp_path, monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "one-sided", Objective(one_sided_loss, rule=look_back))
     monkeypatch.setitem(DESCRIPTIONS, "one-sided", Description("mono", "blocks"))
     objectives = [{"name": "one-sided"}, {"name": "mmlm", "draws": "one-sided"}]

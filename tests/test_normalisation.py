@@ -13,8 +13,8 @@ from engine.options import DESCRIPTIONS
 from plan.load import load_config
 from plan.runs import resolve_run
 from pretrain import Given, Part, learn, start_objectives
+from small_corpus import mixture
 from small_engine import double, model_of, run_of  # noqa: F401
-from test_data import mixture, shards, sources  # noqa: F401  (a fixture)
 from training.assembly import next_batches
 
 ANYWHERE = {"queue": 8, "momentum": 0.9, "layer": 1}

@@ -42,11 +42,6 @@ def mini(repository):
     return load_config(repository, {"scale": "mini"})
 
 
-@pytest.fixture(scope="module")
-def paper(repository):
-    return load_config(repository, {"scale": "paper"})
-
-
 def test_deep_merge_replaces_lists_and_leaves_its_inputs_alone():
     base = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
     merged = deep_merge(base, {"a": {"y": [3]}, "c": {"z": 1}})

@@ -19,7 +19,7 @@ from plan.runs import resolve_run
 from plan.sources import LICENCE_COLUMNS, gathered_corpus, labelled_text, open_licences
 from split_corpus import split_aligned, split_gathered
 from tasks import bucc, flores, panx, tydiqa, ud_pos
-from test_dag import copy_tree, edit, snakemake
+from trees import copy_tree, edit, snakemake
 
 SCALE = "config/scales/real.yaml"
 

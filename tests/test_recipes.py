@@ -9,7 +9,6 @@ import yaml
 
 from common.errors import UserError
 from plan.config import Config
-from plan.load import load_config
 from plan.recipes import recipe_of, resolve_recipe, setting_jobs
 from plan.runs import resolve_run
 from plan.translators import resolve_translator
@@ -128,11 +127,6 @@ LANGUAGES = {
     "xnli": 15,
     "xquad": 11,
 }
-
-
-@pytest.fixture(scope="module")
-def paper(repository):
-    return load_config(repository, {"scale": "paper"})
 
 
 def resolved(paper: Config) -> list[tuple[str, str, str, dict]]:

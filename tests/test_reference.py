@@ -25,7 +25,7 @@ from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown
 from report.tables import build
 from report.trainings import read_training
-from test_dag import copy_tree, edit, planned, snakemake
+from trees import copy_tree, edit, planned, snakemake
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 KEPT = sorted(path.name for path in (REPOSITORY / "reference/scores").glob("*"))

@@ -20,13 +20,12 @@ from engine.data import FORMS, ItemOptions, Source, Stream
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
+from mixes import arguments
 from plan.config import Config
 from plan.load import load_config
 from plan.needs import canonical_run
 from pretrain import pretrain
 from small_corpus import VOCABULARY, write_corpus
-from test_every_mix import arguments
-from test_pretrain import corpus  # noqa: F401  (a fixture)
 from training.assembly import PretrainingModel, read_plan
 from training.initial import load_initial_weights
 
@@ -161,7 +160,7 @@ def test_a_limit_takes_the_first_pairs_of_each_shard_every_epoch(sources, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def briefly(smoke, corpus, tmp_path_factory):  # noqa: F811
+def briefly(smoke, corpus, tmp_path_factory):
     """Train a run of smoke for four steps, after the run that it starts from; runs that are equal there once."""
     folder = tmp_path_factory.mktemp("runs")
 

@@ -23,19 +23,8 @@ from report.scores import (
     read_score_file,
     summarise,
 )
+from small_results import entry, write
 from tasks.recipe import SELECTIONS
-
-
-def entry(language: str, value: float, metric: str = "accuracy", **more: object) -> dict:
-    return {"language": language, "metric": metric, "value": value, "n": 300, "chance": 33.0, **more}
-
-
-def write(root: Path, scores: list[dict], run="xlm-r", task="xnli", setting="transfer", seed=1, **more: object) -> Path:
-    path = root / run / task / setting / f"seed-{seed}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"run": run, "task": task, "setting": setting, "seed": seed, "scale": "mini", "task_version": 1}
-    path.write_text(json.dumps({**content, "run_hash": "abc", "scores": scores, **more}))
-    return path
 
 
 def test_summary_is_mean_and_sample_deviation():

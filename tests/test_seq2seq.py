@@ -19,9 +19,8 @@ from engine.objectives import OBJECTIVES, seq2seq
 from engine.objectives.base import Batch
 from engine.randomness import mix
 from engine.tokenizer import BOS, EOS, PAD
-from small_corpus import LANGUAGES, VOCABULARY
+from small_corpus import LANGUAGES, VOCABULARY, mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 from training.assembly import PretrainingModel, micro_batches
 
 SOURCES = tuple(Source("mono", "cc-100", language, 1 / 3, ()) for language in LANGUAGES)
@@ -202,7 +201,7 @@ def test_spans_are_cut_at_random():
 
 
 @both
-def test_an_item_is_damaged_alike_wherever_it_lies(shards, name):  # noqa: F811
+def test_an_item_is_damaged_alike_wherever_it_lies(shards, name):
     own, found = objective(name), []
     for packing in (True, False):
         data = twice(shards, packing=packing, rows=8 if packing else 40)
@@ -221,11 +220,11 @@ def unique(rows: Rows, row: int) -> list[int]:
     return sorted({int(number) for number in rows.document[row]} - {-1})
 
 
-def twice(shards, **options) -> Mixture:  # noqa: F811
+def twice(shards, **options) -> Mixture:
     return mixture(shards, "mono", **{"form": "twice", "row_length": 56, "block_length": 28, **options})
 
 
-def batch_of(shards, name: str) -> tuple[PretrainingModel, Batch]:  # noqa: F811
+def batch_of(shards, name: str) -> tuple[PretrainingModel, Batch]:
     own = objective(name)
     model = model_of(run_of(own))
     [batch] = batches_of(twice(shards), own)
@@ -258,7 +257,7 @@ def test_the_decoder_sees_its_text_so_far_and_all_of_the_source(shards, double, 
 
 
 @both
-def test_masks_of_two_kinds_are_one_and_leave_no_token_blind(shards, name):  # noqa: F811
+def test_masks_of_two_kinds_are_one_and_leave_no_token_blind(shards, name):
     _, batch = batch_of(shards, name)
     source, target = (seq2seq.one_side(batch, side).fields for side in (0, 1))
     for tokens, rule, keys in ((target, full, source), (source, full, target), (target, own_side_so_far, None)):

@@ -27,7 +27,7 @@ from plan.load import load_config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import resolve_run
 from report import html_tables, trainings
-from test_dag import copy_tree, snakemake
+from trees import copy_tree, snakemake
 
 pytestmark = pytest.mark.dag
 

@@ -24,7 +24,7 @@ from plan.config import Config
 from plan.load import load_config
 from plan.runs import resolve_run
 from slurm import cluster as slurm
-from test_dag import copy_tree, edit, snakemake
+from trees import copy_tree, edit, snakemake
 
 # sbatch writes down its arguments and hands out a number, squeue says that the job has failed: Snakemake ends at once.
 STAND_INS = {

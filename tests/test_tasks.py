@@ -1,39 +1,17 @@
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from archives import write_tar
+from archives import ud_tgz, word, xnli_row, xnli_zip
 from common.errors import UserError
 from tasks import tatoeba, ud_pos, xnli
 from tasks.conllu import parse_conllu
 from tasks.files import read_lines
 
 GITHUB = "raw.githubusercontent.com"
-
-
-def word(index, form, tag, head="0", **_):
-    return f"{index}\t{form}\t_\t{tag}\t_\t_\t{head}\tdep\t_\t_"
-
-
-def xnli_row(language="de", label="neutral", premise="Ein Satz", hypothesis="Noch einer", pair="1"):
-    return "\t".join(
-        [language, label, "", "", "", "", premise, hypothesis, "1", pair, "g", *["neutral"] * 5, "", "", "x"]
-    )
-
-
-def xnli_zip(path: Path, rows: list[str], split: str = "test") -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        text = "\n".join(["\t".join(xnli.XNLI_COLUMNS), *rows]) + "\n"
-        archive.writestr(f"XNLI-1.0/xnli.{split}.tsv", text)
-    return path
-
-
-def ud_tgz(path: Path, files: dict[str, str]) -> Path:
-    return write_tar(path, files, "ud-treebanks-v2.5/")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -5,27 +5,12 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-import yaml
 
 import summarise_training
 from common.errors import UserError
 from common.identity import run_hash
 from report.trainings import by_run, read_log, read_training, shortened, signals
-
-COST = {"flops": 6.0, "flops_by_the_papers_counting": 8.0, "tokens": 100, "steps": 3, "seconds": 1.5, "parameters": {}}
-
-
-def write_files(folder: Path, steps: int = 3) -> dict[str, Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {name: folder / name for name in ("run.yaml", "cost.json", "train.jsonl")}
-    files["run.yaml"].write_text(yaml.safe_dump({"name": "xlm", "numerics": 1}))
-    files["cost.json"].write_text(json.dumps(COST))
-    rows = [
-        {"step": step, "lr": 0.1, "gradient_norm": 2.0, "mmlm/loss": 10 / step, "mmlm/tokens": 5, "mmlm/accuracy": 0.1}
-        for step in range(1, steps + 1)
-    ]
-    files["train.jsonl"].write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return files
+from small_results import COST, write_files
 
 
 def summary(tmp_path: Path, seed: int = 2, steps: int = 3) -> Path:

@@ -19,6 +19,7 @@ import train_translator
 import translate
 import validate_translator
 from build_world import build_world
+from called import call
 from common.errors import UserError
 from common.identity import run_hash
 from corpus.sides import open_sides
@@ -32,10 +33,9 @@ from plan.load import load_config
 from plan.recipes import resolve_recipe
 from plan.runs import resolve_run
 from plan.translators import decoder_of, resolve_translator
+from small_world import SETTINGS
 from tasks import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
-from test_every_task import call
-from test_world import SETTINGS
 from training.assembly import PretrainingModel, fill_in
 from training.initial import load_initial_weights
 from training.predicting import translate_lines

@@ -13,20 +13,19 @@ from engine.dist import Ranks
 from engine.objectives import OBJECTIVES, seq2seq, translation
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, PAD
-from small_corpus import VOCABULARY
+from small_corpus import VOCABULARY, mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 from training.assembly import micro_batches
 
 SMOOTHING = 0.3
 OWN = ObjectiveConfig("translation", options={"decoder_layers": 2, "label_smoothing": SMOOTHING})
 
 
-def pairs(shards, **options):  # noqa: F811
+def pairs(shards, **options):
     return mixture(shards, "bitext", **{"form": "apart", "row_length": 48, "source_language": "en", **options})
 
 
-def batch_of(shards, own: ObjectiveConfig = OWN) -> Batch:  # noqa: F811
+def batch_of(shards, own: ObjectiveConfig = OWN) -> Batch:
     [batch] = batches_of(pairs(shards), own)
     return batch
 
@@ -50,7 +49,7 @@ def items(batch: Batch) -> list[tuple[list[int], list[int], list[int]]]:
     return found
 
 
-def test_the_decoder_reads_the_target_behind_an_end_and_says_it_with_its_end(shards):  # noqa: F811
+def test_the_decoder_reads_the_target_behind_an_end_and_says_it_with_its_end(shards):
     found = items(batch_of(shards))
     assert len(found) > 10
     for source, reads, says in found:
@@ -59,7 +58,7 @@ def test_the_decoder_reads_the_target_behind_an_end_and_says_it_with_its_end(sha
         assert not {BOS, EOS, PAD} & {*source[1:-1], *says[:-1]}
 
 
-def test_the_source_is_the_language_that_is_asked_for(shards):  # noqa: F811
+def test_the_source_is_the_language_that_is_asked_for(shards):
     """In the little corpus the second side of a pair, by the alphabet, is the first one plus one."""
     of_language = {"de-en": -1, "en-hi": 1}
     rows = pairs(shards, rows=40).assemble(pairs(shards, rows=40).next_layout())
@@ -77,7 +76,7 @@ def test_the_source_is_the_language_that_is_asked_for(shards):  # noqa: F811
         pairs(shards, source_language="de")
 
 
-def test_long_pairs_are_left_out(shards):  # noqa: F811
+def test_long_pairs_are_left_out(shards):
     own = pairs(shards, rows=40, most_tokens=9)
     rows = own.assemble(own.next_layout())
     sizes = {
@@ -88,7 +87,7 @@ def test_long_pairs_are_left_out(shards):  # noqa: F811
     assert max(sizes) <= 9 < max(int(n) for n in pair_sizes(shards))
 
 
-def pair_sizes(shards) -> np.ndarray:  # noqa: F811
+def pair_sizes(shards) -> np.ndarray:
     own = pairs(shards, rows=40)
     return own.next_layout().lengths - 4
 

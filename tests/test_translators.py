@@ -22,11 +22,6 @@ def mini(repository):
     return load_config(repository, {"scale": "mini", "runs": "all"})
 
 
-@pytest.fixture(scope="module")
-def paper(repository):
-    return load_config(repository, {"scale": "paper"})
-
-
 @pytest.fixture()
 def own(repository):
     """A configuration to change."""

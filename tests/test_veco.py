@@ -16,8 +16,8 @@ from engine.model import FIRST_POSITION
 from engine.objectives import OBJECTIVES, mlm, veco
 from engine.objectives.base import Batch
 from pretrain import new_optimizer
+from small_corpus import mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 from training.assembly import PretrainingModel, frozen_weights, micro_batches
 
 PAIRS, TLM = ObjectiveConfig("veco-pairs"), ObjectiveConfig("tlm", draws="veco-pairs")
@@ -41,7 +41,7 @@ def seq2seq_of_veco(weights: dict[str, Tensor], decoder_layers: int, which: str 
     return model
 
 
-def pair_batch(shards, objective: ObjectiveConfig = PAIRS) -> Batch:  # noqa: F811
+def pair_batch(shards, objective: ObjectiveConfig = PAIRS) -> Batch:
     [batch] = batches_of(mixture(shards, "bitext", form="apart", row_length=48), objective)
     return batch
 

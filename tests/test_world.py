@@ -15,29 +15,11 @@ import yaml
 
 from build_world import LABELS, build_world, read_settings
 from common.errors import UserError
+from small_world import DATASETS, SETTINGS
 from world.concepts import Event, Storyteller, World, build_concepts, document, inference_pair
 from world.dirt import dirty_documents, dirty_pairs
 from world.languages import PROFILES, Speaker, alignment, build_language, detokenise
 from world.languages import UPOS as UPOS_OF
-
-SETTINGS = {
-    "seed": 1,
-    "languages": {"en": 1.0, "de": 0.5, "hi": 0.5, "zh": 0.5},
-    "documents": 60,
-    "sentences_per_document": [4, 8],
-    "bitext": {"de": ["Europarl"], "hi": ["IITB"], "zh": ["MultiUN"]},
-    "pairs": 100,
-    "nli": {"train": 30, "dev": 15, "test": 15},
-    "pos": {"train": 30, "dev": 10, "test": 10},
-    "tatoeba": 30,
-    "paraphrase": {"train": 60, "dev": 20, "test": 20},
-    "ner": {"train": 30, "dev": 10, "test": 15},
-    "qa": {"train": 40, "dev": 12, "test": 20},
-    "mining": {"pairs": {"dev": 10, "test": 15}, "others": {"dev": 12, "test": 20}},
-    "alignment": 15,
-    "dirt": 0.03,
-}
-DATASETS = Path(__file__).resolve().parent.parent / "config" / "datasets.tsv"
 
 WRITTEN_FIRST = {  # before the world had more tasks than three
     "data.statmt.org/cc-100/de.txt.xz": "a1494960fa60d710",

@@ -17,13 +17,13 @@ from corpus.corpusio import read_batches, read_lines
 from engine.metrics import spans
 from plan.datasets import load_datasets
 from report_cleaning import raw_lines, read_gold
+from small_world import DATASETS
 from split_corpus import split_bitext
 from tasks import bucc, conll, mlqa, panx, pawsx, tydiqa, wmt14, wmt14_en_de, wmt14_en_fr, word_alignment, xquad
 from tasks.entities import decode_latin
 from tasks.files import decode_lines, read_bytes, read_zip_member
 from tasks.squad import read_squad
 from tasks.tags import gold_of
-from test_world import DATASETS
 from world.concepts import NOUN_CLASSES, Event, build_concepts
 from world.formats import to_iob1
 from world.languages import PROFILES, Speaker, build_language, character_spans, detokenise, written_words

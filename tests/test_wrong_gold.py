@@ -15,15 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 import score
-from archives import write_tar
+from archives import WHOLE, word, write_tar, xnli_row, xnli_zip
 from common.errors import UserError
 from corpus import eval_index
 from engine import bleu
 from tasks import TASKS, said, tatoeba, word_alignment, xquad
 from tasks.conllu import parse_conllu
 from tasks.files import read_zip_bytes, tar_members
-from test_alignments import WHOLE
-from test_tasks import word, xnli_row, xnli_zip
 from world.formats import tar
 
 SEEDS = range(200)

@@ -16,8 +16,8 @@ from engine.model import Encoder
 from engine.sentencepiece_file import from_tokenizer_json
 from engine.shape import ModelConfig
 from engine.tokenizer import read_json
-from test_beam import seq2seq
-from test_import import CONFIGS, made
+from small_engine import seq2seq
+from their_models import CONFIGS, made
 
 SEEDS = range(200)
 CONFIG = {

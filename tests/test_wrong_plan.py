@@ -18,7 +18,7 @@ from engine.config import load_run
 from plan.evidence import score_hash
 from plan.load import load_config
 from tasks.recipe import load_recipe
-from test_dag import copy_tree, snakemake
+from trees import copy_tree, snakemake
 
 SEEDS = range(200)
 

@@ -23,9 +23,8 @@ from engine.objectives.sampling import draws
 from engine.randomness import uniform
 from engine.shape import RelativeBias
 from pretrain import backward
-from small_corpus import VOCABULARY
+from small_corpus import VOCABULARY, mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of  # noqa: F401
-from test_data import mixture, shards  # noqa: F401  (a fixture)
 
 MASK = VOCABULARY - 1
 ALL_MASKED = MaskSpec(0.15, 1.0, 0.0, 0.0)
@@ -35,7 +34,7 @@ def objective(name: str = "mrtd", **options: object) -> ObjectiveConfig:
     return ObjectiveConfig(name, mask=ALL_MASKED, options={"generator_layers": 1, **options})
 
 
-def setting(shards, own: ObjectiveConfig, **options):  # noqa: F811
+def setting(shards, own: ObjectiveConfig, **options):
     """A model and one batch of eight rows."""
     model = model_of(run_of(own, relative_bias=RelativeBias()))
     data = mixture(shards, "mono" if own.name == "mrtd" else "bitext")
@@ -110,7 +109,7 @@ def test_a_sample_of_certainty_is_certain(peak):
     assert rtd.sample_tokens(logits, torch.tensor([2.0**-53, 0.5, 1 - 2.0**-53, 1.0])).tolist() == [peak] * 4
 
 
-def test_draws_belong_to_the_item_and_the_place_alone(shards):  # noqa: F811
+def test_draws_belong_to_the_item_and_the_place_alone(shards):
     found = []
     for packing in (True, False):
         own = mixture(shards, "bitext", row_length=48, rows=8 if packing else 24, packing=packing)

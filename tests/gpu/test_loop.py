@@ -20,9 +20,9 @@ from common.errors import UserError
 from conftest import no_gpu
 from engine.ahead import ahead
 from engine.checkpoint import load_weights
+from mixes import MIXES, log, mixed
 from small_corpus import write_run
-from test_every_mix import MIXES, log, mixed
-from test_pretrain import command, corpus  # noqa: F401  (a fixture)
+from small_training import command
 from training.assembly import frozen_weights
 from training.readings import read
 
@@ -51,7 +51,7 @@ def write(folder: Path, name: str, **changes: object) -> None:
     write_run(folder / "run.yaml", steps=12, **(mix | changes))
 
 
-def arguments(corpus: Path, folder: Path, prefetch: str, compiled: str = "off") -> argparse.Namespace:  # noqa: F811
+def arguments(corpus: Path, folder: Path, prefetch: str, compiled: str = "off") -> argparse.Namespace:
     words = command(corpus, folder)[2:]
     parser = pretrain.make_parser("")
     return parser.parse_args([*words, "--prefetch", prefetch, "--compile", compiled])
@@ -73,7 +73,7 @@ def assert_same(found: Path, expected: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*deterministic")
 @pytest.mark.parametrize("name", NAMES)
-def test_prefetched_or_interrupted_is_the_same(corpus, tmp_path, monkeypatch, repeatable, name):  # noqa: F811
+def test_prefetched_or_interrupted_is_the_same(corpus, tmp_path, monkeypatch, repeatable, name):
     """Killed after rows were drawn ahead: the checkpoint says where the data of its own step end."""
     for way in ("off", "on"):
         write(tmp_path / way, name)
@@ -96,7 +96,7 @@ def test_prefetched_or_interrupted_is_the_same(corpus, tmp_path, monkeypatch, re
     assert_same(tmp_path / "cut", tmp_path / "off")
 
 
-def test_an_error_in_the_data_is_told_and_nothing_goes_on(corpus, tmp_path, monkeypatch):  # noqa: F811
+def test_an_error_in_the_data_is_told_and_nothing_goes_on(corpus, tmp_path, monkeypatch):
     write(tmp_path, "xlm")
     give = pretrain.give
 
@@ -140,7 +140,7 @@ def test_memory_does_not_grow(sources, device):  # noqa: F811
     assert used[20] <= used[5] * 1.02, used
 
 
-def test_two_ranks_are_one(corpus, tmp_path):  # noqa: F811
+def test_two_ranks_are_one(corpus, tmp_path):
     """Over two GPUs where they are, over two processes of a CPU where there is none."""
     if ON_GPU and (reason := no_gpu(2)):
         pytest.skip(reason)

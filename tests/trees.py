@@ -1,0 +1,68 @@
+"""A copy of the repository, and Snakemake in it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def tracked(repository: Path) -> list[str]:
+    """Files of the repository: tracked ones, and new ones that git would take."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=repository, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.split("\0") if name and (repository / name).is_file()]
+
+
+def copy_tree(repository: Path, to: Path) -> Path:
+    for name in tracked(repository):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(repository / name, to / name)
+    return to
+
+
+def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
+    # The rules call `python`: the one that runs the tests, and its snakemake.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        # all of Snakemake's own words: those of the profile are tested in test_daily.py
+        [sys.executable, "-m", "snakemake", "--workflow-profile", "none", "--scheduler", "greedy", *arguments],
+        cwd=tree,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
+def planned(
+    tree: Path, *arguments: str, scale: str = "smoke", settings: tuple[str, ...] = (), **environment: str
+) -> dict[str, int]:
+    """Rule -> number of jobs that a dry-run plans, without the target rule."""
+    done = snakemake(tree, "--dry-run", "--config", f"scale={scale}", *settings, "--", *arguments, **environment)
+    text = done.stdout + done.stderr
+    if "Nothing to be done" in text:
+        return {}
+    table = re.search(r"^job +count\n-[- ]+\n(.*?)^total", text, re.MULTILINE | re.DOTALL)
+    assert table, text[-2000:]
+    counts = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table.group(1), re.MULTILINE)}
+    counts.pop("tables", None)
+    return counts
+
+
+def edit(tree: Path, file: str, old: str, new: str) -> None:
+    path = tree / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{file} no longer holds {old!r}: mend this test"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def rule_blocks(repository: Path) -> dict[str, str]:
+    blocks = {}
+    for path in sorted((repository / "workflow/rules").glob("*.smk")):
+        for block in re.split(r"^(?=rule )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            blocks[re.match(r"rule (\w+):", block).group(1)] = block
+    return blocks
