@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,13 +13,15 @@ import yaml
 from common.errors import UserError
 from common.identity import run_hash
 from common.yamlfiles import deep_merge
+from plan import exports
 from plan.check_tasks import check_task
-from plan.claimed import all_needs, all_score_paths
+from plan.claimed import all_needs, all_score_paths, compared_digest, shown_counts, shown_trainings
 from plan.code import local_imports
 from plan.config import Config
 from plan.data import corpus_languages
+from plan.evidence import training_paths
 from plan.load import changed_settings, load_config
-from plan.needs import canonical_run, needs, score_paths
+from plan.needs import canonical_run, compared_trainings, figure_trainings, needs, score_paths
 from plan.recipes import (
     TEST_PARTS,
     TRAIN_PARTS,
@@ -623,3 +626,71 @@ def test_plan_imports_nothing_heavy(repository):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+# --- exported models ------------------------------------------------------------------------------------------------
+
+XNLI, TRANSLATED = ("xnli", "cross-lingual-transfer"), ("wmt14-en-de", "pretrained-init")
+
+
+@pytest.fixture
+def scored(mini, tmp_path):
+    """mini in a folder of its own, where ernie-m-base and xlm have scores of two seeds."""
+    for run in ("ernie-m-base", "xlm"):
+        for job in ("/".join(XNLI), "ud-pos/cross-lingual-transfer", "/".join(TRANSLATED), "gone/setting"):
+            for seed in (1, 2):
+                path = tmp_path / f"results/mini/scores/{run}/{job}/seed-{seed}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("{}")
+    return replace(mini, root=tmp_path)
+
+
+def test_an_encoder_has_the_scores_of_its_seed_and_a_model_of_a_task_its_own(scored):
+    """A translation model is another model; what is no task any more is nobody's."""
+
+    def jobs(made, seed: int) -> list[str]:
+        found = map(Path, exports.scores_there(scored, "ernie-m-base", made, seed))
+        return ["/".join((*path.parts[-3:-1], path.stem)) for path in found]
+
+    seed = pretrain_seed(scored, 2, "ernie-m-base")
+    same = [own for own in (1, 2) if pretrain_seed(scored, own, "ernie-m-base") == seed]
+    of_tasks = ["ud-pos/cross-lingual-transfer", "/".join(XNLI)]
+    assert jobs(None, seed) == [f"{job}/seed-{own}" for job in of_tasks for own in same]
+    assert jobs(XNLI, 2) == [f"{'/'.join(XNLI)}/seed-2"]
+    assert jobs(TRANSLATED, 1) == [f"{'/'.join(TRANSLATED)}/seed-1"]
+
+
+def test_a_card_names_the_runs_that_the_model_came_from(mini):
+    assert exports.sources_of(mini, "xlm", None) == []
+    line = [trained_run(mini, run) for run in lineage(mini, "ernie-m-base")]
+    assert exports.sources_of(mini, "ernie-m-base", XNLI) == line[1:] != []
+    assert exports.sources_of(mini, "ernie-m-base", TRANSLATED) == line
+
+
+def test_a_card_rests_on_its_scores_and_on_the_licences_of_its_data(scored):
+    files = exports.scores_there(scored, "xlm", None, 1)
+    digest = exports.card_digest(scored, "xlm", None, files)
+    assert files and exports.card_digest(scored, "xlm", None, files) == digest
+    of_task = {*exports.data_behind(scored, "xlm", XNLI)} - {*exports.data_behind(scored, "xlm", None)}
+    assert of_task and all("xnli" in id_ for id_ in of_task)
+    used, other = exports.data_behind(scored, "xlm", None)[0], next(iter(of_task))
+    for id_, is_its in ((used, True), (other, False)):
+        dataset = replace(scored.datasets[id_], licence="another")
+        changed = replace(scored, datasets={**scored.datasets, id_: dataset})
+        assert (exports.card_digest(changed, "xlm", None, files) != digest) == is_its
+    Path(files[0]).write_text("{ }")
+    assert exports.card_digest(scored, "xlm", None, files) != digest
+
+
+# --- what the page shows --------------------------------------------------------------------------------------------
+
+
+def test_the_page_rests_on_the_trainings_behind_scores_figures_and_comparisons(repository):
+    whole, alone = (load_config(repository, {"scale": "mini", **own}) for own in ({}, {"items": ["veco/table-10"]}))
+    behind_scores = {*training_paths(alone, {run for run, _, _ in all_needs(alone)})}
+    assert behind_scores and {*shown_trainings(alone)} == behind_scores
+    assert shown_counts(alone) == [] and shown_counts(whole) == ["results/mini/corpus/counts.json"]
+    of_costs = {path for spec in whole.figures.values() for path in figure_trainings(whole, spec)}
+    compared = {path for spec in whole.tables.values() if "compare" in spec for path in compared_trainings(whole, spec)}
+    assert of_costs and compared and of_costs | compared <= {*shown_trainings(whole)}
+    assert compared_digest(whole) != compared_digest(alone)

@@ -193,6 +193,29 @@ def test_a_scale_of_one_node_keeps_what_it_states(repository):
     assert {allocation.allocated(small, "pretrain", {"run": run}) for run in small.pretrained} == {stated}
 
 
+def test_a_training_is_started_by_what_it_is_given():
+    """A process for each GPU, on each node; several nodes by one `srun` with its own counts."""
+    one, node, nodes = (allocation.Allocation(gpu, n, 8, 4000, 60) for gpu, n in ((1, 1), (4, 1), (4, 2)))
+    assert allocation.launcher(one) == ["python"]
+    assert allocation.launcher(node) == ["torchrun", "--standalone", "--nproc-per-node=4"]
+    words = allocation.launcher(nodes)
+    assert words[0] == "srun" and words[-3:] == ["bash", "workflow/scripts/launch_node.sh", "4"]
+    assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8"} <= {*words}
+    assert allocation.launcher(allocation.Allocation(0, 2, 8, 4000, 60))[-1] == "1"  # a process of each node's CPU
+
+
+def test_slurm_is_asked_for_gpus_once():
+    assert allocation.slurm_wants(0, 1) == {} and allocation.slurm_wants(4, 1) == {"gpu": 4, "nodes": 1}
+    counts = {"mpi": "srun", "nodes": 2, "tasks": 2}
+    assert allocation.slurm_wants(0, 2) == {**counts, "slurm_extra": "--ntasks-per-node=1"}
+    assert allocation.slurm_wants(4, 2) == {**counts, "slurm_extra": "--gpus-per-node=4 --ntasks-per-node=1"}
+
+
+@pytest.mark.parametrize(("minutes", "seconds"), [(6, 300), (60, 3000), (120, 6600), (2880, 172200)])
+def test_a_training_ends_a_sixth_and_at_most_ten_minutes_before_its_job(minutes, seconds):
+    assert allocation.time_budget(minutes) == seconds
+
+
 # --- A real Slurm -------------------------------------------------------------------------------------------------
 
 TRAINED = "results/smoke/runs/xlm-r/seed-1/model.safetensors"

@@ -19,6 +19,7 @@ import plan.compare_specs
 import plan.data
 import plan.datasets
 import plan.evidence
+import plan.exports
 import plan.figure_specs
 import plan.jobs
 import plan.load
@@ -164,23 +165,10 @@ def of_training(rule, key):
     return number
 
 
-def slurm_wants(gpu, nodes):
-    """Slurm's wants for a GPU job: one node by gpu and nodes; several by mpi, with the counts on the job's own srun."""
-    if gpu == 0 and nodes == 1:
-        return {}
-    if nodes == 1:
-        return {"gpu": gpu, "nodes": 1}
-    gpus = f"--gpus-per-node={gpu} " if gpu else ""
-    return {
-        "mpi": "srun",
-        "nodes": nodes,
-        "tasks": nodes,
-        "slurm_extra": f"{gpus}--ntasks-per-node=1",
-    }
-
-
 def gpu_resources(rule):
-    return slurm_wants(resource(rule, "gpu", 0), resource(rule, "nodes", 1))
+    return plan.allocation.slurm_wants(
+        resource(rule, "gpu", 0), resource(rule, "nodes", 1)
+    )
 
 
 def training_resources(rule):
@@ -189,7 +177,7 @@ def training_resources(rule):
     def want(key):
         def value(wildcards):
             own = allocated(rule, wildcards)
-            return slurm_wants(own.gpu, own.nodes).get(key)
+            return plan.allocation.slurm_wants(own.gpu, own.nodes).get(key)
 
         return value
 
@@ -259,25 +247,8 @@ def line_counts(wildcards, output):
 
 
 def launcher(rule):
-    """How training is started: plainly, by torchrun on one node, or by one torchrun per node."""
-
     def command(wildcards, resources):
-        own = allocated(rule, wildcards)
-        if own.nodes > 1:
-            return [
-                "srun",
-                "--kill-on-bad-exit=1",
-                f"--nodes={own.nodes}",
-                f"--ntasks={own.nodes}",
-                "--ntasks-per-node=1",
-                f"--cpus-per-task={own.threads}",
-                "bash",
-                "workflow/scripts/launch_node.sh",
-                str(max(1, own.gpu)),
-            ]
-        if own.gpu > 1:
-            return ["torchrun", "--standalone", f"--nproc-per-node={own.gpu}"]
-        return ["python"]
+        return plan.allocation.launcher(allocated(rule, wildcards))
 
     return command
 
@@ -299,13 +270,10 @@ def process_threads(rule):
 
 
 def time_budget(wildcards, resources):
-    """In a cluster's job: the seconds after which a training saves and ends, to go on in the next job. Its runtime less a
-    sixth, at most ten minutes, for starting and saving: Slurm's own end comes with half a minute's notice.
-    """
+    """In a cluster's job alone: the others end when they are done."""
     if not workflow.remote_exec:
         return []
-    seconds = 60 * resources.runtime
-    return [f"--budget={seconds - min(600, seconds // 6)}"]
+    return [f"--budget={plan.allocation.time_budget(resources.runtime)}"]
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -757,13 +725,14 @@ def exported_run(wildcards):
     return f"{S}/runs/{plan.runs.trained_run(PLAN, wildcards.run)}/run.yaml"
 
 
+def exported_as(wildcards):
+    """(task, setting) of a model that was trained for one; None of an encoder."""
+    return (wildcards.task, wildcards.setting) if hasattr(wildcards, "task") else None
+
+
 def runs_before(wildcards):
-    """The runs that an exported one started from; for a translation model the run itself too."""
-    line = plan.runs.lineage(PLAN, wildcards.run)
-    task = PLAN.tasks[wildcards.task] if hasattr(wildcards, "task") else {}
-    own = task.get("kind") == "translation"
-    names = [plan.runs.trained_run(PLAN, run) for run in (line if own else line[1:])]
-    return [f"{S}/runs/{name}/run.yaml" for name in dict.fromkeys(names)]
+    names = plan.exports.sources_of(PLAN, wildcards.run, exported_as(wildcards))
+    return [f"{S}/runs/{name}/run.yaml" for name in names]
 
 
 def exported_cost(wildcards):
@@ -776,56 +745,17 @@ def exported_cost(wildcards):
 def exported_seed(wildcards):
     """Of pre-training: a fine-tuned model is named by its own seed."""
     seed = int(wildcards.seed)
-    return plan.runs.pretrain_seed(PLAN, seed) if hasattr(wildcards, "task") else seed
+    return plan.runs.pretrain_seed(PLAN, seed) if exported_as(wildcards) else seed
 
 
 def exported_scores(wildcards):
-    """The scores of an exported model that are there already, whatever is asked for besides."""
-    found = []
-    for path in sorted(Path(f"{S}/scores/{wildcards.run}").glob("*/*/seed-*.json")):
-        task, job, seed = path.parts[-3], path.parts[-2], int(path.stem[5:])
-        if task not in PLAN.tasks:
-            continue
-        translates = PLAN.tasks[task]["kind"] == "translation"
-        if hasattr(wildcards, "task"):
-            trained = (
-                (task, job) if translates else plan.recipes.trained_as(PLAN, task, job)
-            )
-            own = trained == (wildcards.task, wildcards.setting)
-            own = own and seed == int(wildcards.seed)
-        else:
-            pretrained = plan.runs.pretrain_seed(PLAN, seed, wildcards.run)
-            own = not translates and pretrained == int(wildcards.seed)
-        if own:
-            found.append(str(path))
-    return found
+    seed = int(wildcards.seed)
+    return plan.exports.scores_there(PLAN, wildcards.run, exported_as(wildcards), seed)
 
 
 def exported_digest(wildcards):
-    """What a card rests on beside its model: its scores, the scale, and the licences of its data."""
-    line = plan.runs.lineage(PLAN, wildcards.run)
-    mono, bitext = plan.data.data_of_runs(PLAN, line)
-    known = (PLAN.datasets, PLAN.languages)
-    ids = [
-        id_ for name, code in mono for id_ in plan.datasets.mono_ids(name, code, *known)
-    ]
-    ids += [
-        id_
-        for name, pair in bitext
-        for id_ in plan.datasets.bitext_ids(name, pair, *known)
-    ]
-    for run in line:
-        hub = PLAN.runs[run].get("source", {}).get("hub")
-        ids += plan.checkpoints.checkpoint_ids(PLAN, hub) if hub else []
-    if hasattr(wildcards, "task"):
-        resolved = plan.recipes.resolve_recipe(
-            PLAN, wildcards.task, wildcards.setting, recipe_name(wildcards)
-        )
-        ids += plan.recipes.recipe_datasets(resolved, plan.recipes.TRAIN_PARTS)
-    licences = {id_: PLAN.datasets[id_].licence for id_ in ids}
-    scores = [Path(path).read_text() for path in exported_scores(wildcards)]
-    return common.identity.digest(
-        [scores, plan.words.described(PLAN.scale), WORLD, licences]
+    return plan.exports.card_digest(
+        PLAN, wildcards.run, exported_as(wildcards), exported_scores(wildcards)
     )
 
 
@@ -989,25 +919,15 @@ def published_files(wildcards):
 
 
 def site_trainings(wildcards):
-    """The records of the pre-trainings behind the tables and figures."""
-    of_specs = [
-        *(plan.needs.compared_trainings(PLAN, PLAN.tables[item]) for item in COMPARED),
-        *(plan.needs.figure_trainings(PLAN, spec) for spec in PLAN.figures.values()),
-    ]
-    found = set(plan.evidence.training_paths(PLAN, {run for run, _, _ in NEEDS}))
-    return sorted(found.union(*of_specs))
+    return plan.claimed.shown_trainings(PLAN)
 
 
 def site_counts(wildcards):
-    read = (plan.compare_specs.reads_corpora(PLAN.tables[item]) for item in COMPARED)
-    return plan.evidence.corpus_counts(PLAN) if any(read) else []
+    return plan.claimed.shown_counts(PLAN)
 
 
 def site_digest(wildcards):
-    """The runs and recipes that stand in comparisons."""
-    return common.identity.digest(
-        [plan.needs.comparison_digest(PLAN, PLAN.tables[item]) for item in COMPARED]
-    )
+    return plan.claimed.compared_digest(PLAN)
 
 
 def reference_provenance(wildcards):

@@ -98,3 +98,31 @@ def allocate(run: Mapping[str, Any], most: Allocation) -> Allocation:
 def minutes(seconds: float, most: Allocation) -> int:
     """Twice the estimate, in whole half hours: a shorter job starts sooner."""
     return min(most.runtime, START + 30 * -(-round(2 * seconds / 60) // 30))
+
+
+def slurm_wants(gpu: int, nodes: int) -> dict[str, int | str]:
+    """Slurm's wants for a GPU job: one node by gpu and nodes; several by mpi, with the counts on the job's own srun."""
+    if gpu == 0 and nodes == 1:
+        return {}
+    if nodes == 1:
+        return {"gpu": gpu, "nodes": 1}
+    gpus = f"--gpus-per-node={gpu} " if gpu else ""
+    return {"mpi": "srun", "nodes": nodes, "tasks": nodes, "slurm_extra": f"{gpus}--ntasks-per-node=1"}
+
+
+def launcher(given: Allocation) -> list[str]:
+    """The words that start a training: plainly, by torchrun on one node, or by one torchrun per node."""
+    if given.nodes > 1:
+        counts = [f"--nodes={given.nodes}", f"--ntasks={given.nodes}", "--ntasks-per-node=1"]
+        node = ["bash", "workflow/scripts/launch_node.sh", str(max(1, given.gpu))]
+        return ["srun", "--kill-on-bad-exit=1", *counts, f"--cpus-per-task={given.threads}", *node]
+    if given.gpu > 1:
+        return ["torchrun", "--standalone", f"--nproc-per-node={given.gpu}"]
+    return ["python"]
+
+
+def time_budget(runtime: int) -> int:
+    """The seconds after which a training saves and ends, to go on in the next job: those of `runtime` minutes less a
+    sixth, at most ten minutes, for starting and saving. Slurm's own end comes with half a minute's notice."""
+    seconds = 60 * runtime
+    return seconds - min(600, seconds // 6)

@@ -8,8 +8,17 @@ from common.identity import digest
 from plan import claims, compare_specs
 from plan.config import Config
 from plan.data import data_of_runs
-from plan.evidence import existing, training_path
-from plan.needs import canonical_run, has_pairs, needs, paths_of_needs, unfit
+from plan.evidence import corpus_counts, existing, training_path, training_paths
+from plan.needs import (
+    canonical_run,
+    compared_trainings,
+    comparison_digest,
+    figure_trainings,
+    has_pairs,
+    needs,
+    paths_of_needs,
+    unfit,
+)
 from plan.recipes import setting_jobs, task_languages
 from plan.runs import hash_of, lineage, not_here, pretrain_seed, resolve_run, trained_run, with_ancestors
 
@@ -35,6 +44,28 @@ def all_needs(config: Config) -> list[tuple[str, str, str]]:
 
 def all_score_paths(config: Config) -> list[str]:
     return paths_of_needs(config, all_needs(config))
+
+
+def shown_trainings(config: Config) -> list[str]:
+    """The records of the pre-trainings behind the tables, figures and claims."""
+    of_tables = (compared_trainings(config, spec) for spec in _comparisons(config))
+    of_figures = (figure_trainings(config, spec) for spec in config.figures.values())
+    behind_scores = training_paths(config, {run for run, _, _ in all_needs(config)})
+    return sorted(set(behind_scores).union(*of_tables, *of_figures))
+
+
+def shown_counts(config: Config) -> list[str]:
+    """The sizes of the corpora, where a table shows them."""
+    return corpus_counts(config) if any(map(compare_specs.reads_corpora, _comparisons(config))) else []
+
+
+def compared_digest(config: Config) -> str:
+    """The runs and recipes that stand in comparisons."""
+    return digest([comparison_digest(config, spec) for spec in _comparisons(config)])
+
+
+def _comparisons(config: Config) -> list[dict]:
+    return [spec for spec in config.tables.values() if "compare" in spec]
 
 
 def is_whole(config: Config) -> bool:
