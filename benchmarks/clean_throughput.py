@@ -20,11 +20,12 @@ from big_corpus import PIECES, REPOSITORY, documents, pools_of, train_language_i
 
 from clean_mono import Rules, clean_shard
 from common.errors import run_main
+from corpus.characters import CharacterClasses
 from corpus.cleaning import load_eval_index, open_language_id, script_of
 from corpus.corpusio import load_thresholds, read_lines
 from corpus.duplicates import find_duplicates
 from corpus.eval_index import build_index
-from corpus.textfilters import CharacterClasses, EvalIndex
+from corpus.likeness import EvalIndex
 from split_corpus import split_mono
 from train_vocabulary import train
 

@@ -17,8 +17,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
 from common.errors import UserError, run_main  # noqa: E402
+from corpus.characters import normalise  # noqa: E402
 from corpus.corpusio import read_lines, zst_writer  # noqa: E402
-from corpus.textfilters import normalise  # noqa: E402
 from encode_corpus import encoded_batches  # noqa: E402
 from engine.shards import sha256_of, write_shard  # noqa: E402
 from engine.tokenizer import load_tokenizer  # noqa: E402

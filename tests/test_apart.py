@@ -9,9 +9,11 @@ import pytest
 
 import apart
 import report_test_sentences
-from corpus import textfilters as tf
+from corpus.characters import normalise_lines
 from corpus.corpusio import header_line, load_thresholds, zst_writer
 from corpus.eval_index import build_index, read_units
+from corpus.likeness import EvalIndex, NearIndex, leaked, resembles, signatures_of
+from corpus.words import words_of
 
 NEAR = json.dumps({"decontamination": {"similarity": 0.5}})
 TEST = "The harbour master counted seven grey boats before the storm reached the village."
@@ -25,17 +27,17 @@ def thresholds(repository):
     return [load_thresholds(path, section, NEAR) for section in ("decontamination", "duplicates")]
 
 
-def near_index(tests: list[str], thresholds) -> tf.NearIndex:
+def near_index(tests: list[str], thresholds) -> NearIndex:
     own, shingles = thresholds
-    return tf.NearIndex(tf.signatures_of(tf.words_of(tests), shingles)[0], shingles, own.similarity)
+    return NearIndex(signatures_of(words_of(tests), shingles)[0], shingles, own.similarity)
 
 
 def test_a_line_that_nearly_is_a_test_sentence_is_found(thresholds):
     index = near_index([TEST, "Short one."], thresholds)
     lines = [NEARLY, OTHER, TEST, "", "Short one."]
-    assert tf.resembles(tf.words_of(lines), index).tolist() == [True, False, True, False, False]
-    assert not tf.resembles(tf.words_of(lines), None).any()
-    assert not tf.resembles(tf.words_of([]), index).any()
+    assert resembles(words_of(lines), index).tolist() == [True, False, True, False, False]
+    assert not resembles(words_of(lines), None).any()
+    assert not resembles(words_of([]), index).any()
 
 
 def test_near_duplicates_are_those_of_the_exact_share(thresholds):
@@ -49,7 +51,7 @@ def test_near_duplicates_are_those_of_the_exact_share(thresholds):
         for _ in range(rng.integers(0, 8)):
             words[rng.integers(14)] = str(rng.choice(vocabulary))
         lines.append(" ".join(words))
-    found = tf.resembles(tf.words_of(lines), near_index(tests, thresholds))
+    found = resembles(words_of(lines), near_index(tests, thresholds))
     for test, line, near in zip(tests, lines, found.tolist(), strict=True):
         one, other = apart.runs(test.split()), apart.runs(line.split())
         share = len(one & other) / len(one | other)
@@ -135,11 +137,11 @@ def test_what_is_left_of_real_pairs_holds_no_test_sentence(mirror, thresholds):
     for code, pair, own in (("tha", "eng-tha", "tha"), ("hin", "eng-hin", "hin")):
         test_file = github / f"facebookresearch/LASER/main/data/tatoeba/v1/tatoeba.{code}-eng.{code}"
         text = (opus / pair / f"tatoeba-test-v2021-08-07.{own}").read_text(encoding="utf-8").splitlines()
-        texts, codes = tf.normalise_lines(text)
-        words = tf.words_of(texts, codes)
-        index = tf.EvalIndex(build_index([("tatoeba", test_file)], thresholds[0]))
+        texts, codes = normalise_lines(text)
+        words = words_of(texts, codes)
+        index = EvalIndex(build_index([("tatoeba", test_file)], thresholds[0]))
         units = list(read_units("tatoeba", test_file))
-        gone = tf.leaked(words, index) | tf.resembles(words, near_index(units, thresholds))
+        gone = leaked(words, index) | resembles(words, near_index(units, thresholds))
         tests = apart.Tests(apart.units(test_file))
         before = [line for line in texts if tests.verdict(line)]
         kept = [line for line, out in zip(texts, gone.tolist(), strict=True) if not out]

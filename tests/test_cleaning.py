@@ -21,7 +21,16 @@ import zstandard
 
 from common.errors import UserError
 from corpus import language_id as lid
-from corpus import textfilters as tf
+from corpus.characters import (
+    CharacterClasses,
+    Characters,
+    _joining_marks,
+    characters_of,
+    normalise,
+    normalise_lines,
+    script_names,
+    spaced_words,
+)
 from corpus.cleaning import Duplicates
 from corpus.corpusio import (
     DecontaminationThresholds,
@@ -45,12 +54,26 @@ from corpus.duplicates import (
     sketches,
 )
 from corpus.eval_index import build_index, parse_tasks, read_units
+from corpus.likeness import EvalIndex, leaked, minhash
 from corpus.pair_model import sample_pairs, train_pair_model
 from corpus.sides import choose_members
+from corpus.textfilters import (
+    copied,
+    is_broken,
+    long_word,
+    repetitive,
+    too_long,
+    too_many_numbers,
+    too_many_symbols,
+    too_short,
+    unequal_lengths,
+    wrong_script,
+)
+from corpus.words import Words, fold, words_of
 from report_cleaning import find_leaks, plain, report
 from split_corpus import pair_suffixes, split_bitext, split_mono
 
-LATIN = tf.CharacterClasses("Latn")
+LATIN = CharacterClasses("Latn")
 
 # Made-up languages: a lexicon of stems each, so that text is plentiful, differs and translates word by word.
 WORDS = 400
@@ -122,36 +145,36 @@ def run(repository: Path, script: str, *arguments: object, check: bool = True) -
     ],
 )
 def test_normalise(raw: str, clean: str) -> None:
-    assert tf.normalise(raw) == clean
-    assert tf.normalise(clean) == clean
+    assert normalise(raw) == clean
+    assert normalise(clean) == clean
 
 
 def test_folding_joins_spellings_and_keeps_words_apart() -> None:
-    assert tf.fold("ÉTÉ, “Été”!").split() == ["ete", "ete"]
-    assert tf.fold("ｆｕｌｌ ﬁn").split() == ["full", "fin"]
-    assert tf.fold("猫看狗。").split() == ["猫", "看", "狗"]
-    assert tf.fold("कि की").split() == ["कि", "की"]  # vowel signs tell words apart
-    assert tf.fold("سَلَام").split() == tf.fold("سلام").split()
+    assert fold("ÉTÉ, “Été”!").split() == ["ete", "ete"]
+    assert fold("ｆｕｌｌ ﬁn").split() == ["full", "fin"]
+    assert fold("猫看狗。").split() == ["猫", "看", "狗"]
+    assert fold("कि की").split() == ["कि", "की"]  # vowel signs tell words apart
+    assert fold("سَلَام").split() == fold("سلام").split()
 
 
 def test_word_hashes_depend_on_the_word_alone() -> None:
     lines = ["one two three", "", "three, TWO one!", "猫 one"]
-    words = tf.words_of(lines)
+    words = words_of(lines)
     assert words.offsets.tolist() == [0, 3, 3, 6, 8]
     assert words.hashes[:3].tolist() == words.hashes[5:2:-1].tolist()
     assert words.hashes[7] == words.hashes[0]
     assert words.lengths.tolist() == [3, 3, 5, 5, 3, 3, 1, 3]
-    assert len(set(tf.words_of([f"w{i}" for i in range(20000)]).hashes.tolist())) == 20000
-    alone = tf.words_of(["猫 one"])
+    assert len(set(words_of([f"w{i}" for i in range(20000)]).hashes.tolist())) == 20000
+    alone = words_of(["猫 one"])
     assert alone.hashes.tolist() == words.hashes[6:].tolist()
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["", ""], ["...", "!"]])
 def test_lines_without_words(lines: list[str]) -> None:
-    words = tf.words_of(lines)
+    words = words_of(lines)
     assert len(words.offsets) == len(lines) + 1 and len(words.hashes) == 0
     assert words.skeletons.tolist() == [0] * len(lines)
-    assert not tf.leaked(words, tf.EvalIndex(np.array([[1, 3, 0]], np.uint64))).any()
+    assert not leaked(words, EvalIndex(np.array([[1, 3, 0]], np.uint64))).any()
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 18])
@@ -219,12 +242,12 @@ def strange_lines(mirror: Path, seed: int, count: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 def test_many_lines_at_once(mirror: Path, seed: int) -> None:
     raw = strange_lines(mirror, seed, 400)
-    lines, codes = tf.normalise_lines(raw)
-    assert lines == [tf.normalise(line) for line in raw]
+    lines, codes = normalise_lines(raw)
+    assert lines == [normalise(line) for line in raw]
     assert codes.tolist() == [ord(c) for line in lines for c in line + "\n"]
     for given in (lines, raw):
-        words = tf.words_of(given)
-        expected = [tf.fold(line).split(" ") for line in given]
+        words = words_of(given)
+        expected = [fold(line).split(" ") for line in given]
         expected = [[word for word in line if word] for line in expected]
         assert words.counts.tolist() == [len(line) for line in expected]
         flat = [word for line in expected for word in line]
@@ -237,69 +260,69 @@ def test_many_lines_at_once(mirror: Path, seed: int) -> None:
         assert words.skeleton_lengths.tolist() == list(map(len, letters))
         skeletons = dict(zip(letters, words.skeletons.tolist(), strict=True))
         assert words.skeletons.tolist() == [skeletons[text] for text in letters] and skeletons.get("", 0) == 0
-    assert tf.spaced_words(tf.characters_of(lines, LATIN)).tolist() == [len(line.split()) for line in lines]
+    assert spaced_words(characters_of(lines, LATIN)).tolist() == [len(line.split()) for line in lines]
 
 
 def test_only_marks_join_the_character_before_them() -> None:
-    """All others that do are Korean, which textfilters._plain knows."""
+    """All others that do are Korean, which characters._plain knows."""
     pairs = (unicodedata.decomposition(chr(code)).split() for code in range(0x110000))
     joining = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
-    assert joining == tf._joining_marks() and {unicodedata.category(c)[0] for c in joining} == {"M"}
+    assert joining == _joining_marks() and {unicodedata.category(c)[0] for c in joining} == {"M"}
 
 
 # Filters: just inside and just outside of each threshold
 
 
-def flags(lines: Sequence[str], classes: tf.CharacterClasses = LATIN) -> tuple[tf.Characters, tf.Words]:
-    return tf.characters_of(lines, classes), tf.words_of(lines)
+def flags(lines: Sequence[str], classes: CharacterClasses = LATIN) -> tuple[Characters, Words]:
+    return characters_of(lines, classes), words_of(lines)
 
 
 def test_length_limits() -> None:
     characters, words = flags(["ab c", "abc d", "abcde", "a b c d e"])
-    assert tf.too_short(characters, words, 5, 2).tolist() == [True, False, True, False]
-    assert tf.too_long(characters, words, 5, 9).tolist() == [False, False, False, True]
-    assert tf.too_long(characters, words, 99, 4).tolist() == [False, False, False, True]
+    assert too_short(characters, words, 5, 2).tolist() == [True, False, True, False]
+    assert too_long(characters, words, 5, 9).tolist() == [False, False, False, True]
+    assert too_long(characters, words, 99, 4).tolist() == [False, False, False, True]
 
 
 def test_symbols_and_numbers() -> None:
     characters, words = flags(["ab.", "a..", "ab 1 2", "a 1 2", "12 34", "", "噕勶咁嚛1962"])
-    assert tf.too_many_symbols(characters, 0.34).tolist() == [False, True, False, False, False, False, False]
-    assert tf.too_many_numbers(words, 0.67).tolist() == [False, False, False, False, True, False, False]
-    assert tf.too_many_numbers(words, 0.66).tolist() == [False, False, True, True, True, False, False]
+    assert too_many_symbols(characters, 0.34).tolist() == [False, True, False, False, False, False, False]
+    assert too_many_numbers(words, 0.67).tolist() == [False, False, False, False, True, False, False]
+    assert too_many_numbers(words, 0.66).tolist() == [False, False, True, True, True, False, False]
 
 
 def test_script_share() -> None:
     characters, _ = flags(["latin words", "кириллица", "half пол", "123", "été ñ"])
-    assert tf.wrong_script(characters, 0.5).tolist() == [False, True, False, True, False]
-    assert tf.wrong_script(characters, 0.6).tolist() == [False, True, True, True, False]
-    chinese = tf.CharacterClasses("Hans,Hant")
-    assert tf.wrong_script(tf.characters_of(["猫看狗", "cat", "かな"], chinese), 0.5).tolist() == [False, True, True]
-    assert not tf.wrong_script(tf.characters_of(["漢字とかな"], tf.CharacterClasses("Jpan")), 0.9).any()
+    assert wrong_script(characters, 0.5).tolist() == [False, True, False, True, False]
+    assert wrong_script(characters, 0.6).tolist() == [False, True, True, True, False]
+    chinese = CharacterClasses("Hans,Hant")
+    assert wrong_script(characters_of(["猫看狗", "cat", "かな"], chinese), 0.5).tolist() == [False, True, True]
+    assert not wrong_script(characters_of(["漢字とかな"], CharacterClasses("Jpan")), 0.9).any()
     with pytest.raises(UserError, match="unknown code 'Xxxx'"):
-        tf.CharacterClasses("Xxxx")
+        CharacterClasses("Xxxx")
 
 
 def test_every_script_of_the_language_table_is_known(repository: Path) -> None:
     from plan.datasets import load_languages
 
     for language in load_languages(repository / "config/languages.tsv").values():
-        tf.script_names(language.script)
+        script_names(language.script)
 
 
 def test_broken_encoding_long_words_and_repetition() -> None:
     characters, _words = flags(["fine", "bro\ufffdken", "private \ue000"])
-    assert tf.is_broken(characters).tolist() == [False, True, True]
-    assert tf.long_word(tf.words_of(["a" * 10, "a" * 11, "", "b"]), 10).tolist() == [False, True, False, False]
+    assert is_broken(characters).tolist() == [False, True, True]
+    assert long_word(words_of(["a" * 10, "a" * 11, "", "b"]), 10).tolist() == [False, True, False, False]
     lines = ["a b a b a b a b", "a b c d", "a a a a", "", "a"]  # 2 of 7 pairs
-    assert tf.repetitive(tf.words_of(lines), 0.3, 8).tolist() == [True, False, False, False, False]
-    assert tf.repetitive(tf.words_of(lines), 0.28, 8).tolist() == [False] * 5
-    assert tf.repetitive(tf.words_of(lines), 0.34, 4).tolist() == [True, False, True, False, False]
+    assert repetitive(words_of(lines), 0.3, 8).tolist() == [True, False, False, False, False]
+    assert repetitive(words_of(lines), 0.28, 8).tolist() == [False] * 5
+    assert repetitive(words_of(lines), 0.34, 4).tolist() == [True, False, True, False, False]
 
 
 def real_lines(mirror: Path, code: str) -> list[str]:
     """FLORES text: professional translations, where every rejected line is a mistake of ours."""
     path = mirror / "standins" / "data.statmt.org" / "cc-100" / f"{code}.txt.xz"
-    return [line for raw in read_lines(path) if (line := tf.normalise(raw))]
+    return [line for raw in read_lines(path) if (line := normalise(raw))]
 
 
 @pytest.mark.parametrize("code", ["en", "de", "fi", "ru", "hi", "ar", "th", "zh-Hans", "zh-Hant", "ja", "ko", "vi"])
@@ -309,17 +332,17 @@ def test_filters_leave_real_text_of_many_scripts_alone(mirror: Path, repository:
     languages = load_languages(repository / "config/languages.tsv")
     limits = load_thresholds(repository / "config/cleaning.yaml", "mono")
     lines = real_lines(mirror, code)
-    classes = tf.CharacterClasses(languages[code.split("-")[0]].script)
+    classes = CharacterClasses(languages[code.split("-")[0]].script)
     characters, words = flags(lines, classes)
     rejected = {
-        "broken": tf.is_broken(characters),
-        "symbols": tf.too_many_symbols(characters, limits.symbol_share),
-        "numbers": tf.too_many_numbers(words, limits.number_share),
-        "short": tf.too_short(characters, words, limits.shortest_characters, limits.shortest_words),
-        "long": tf.too_long(characters, words, limits.longest_characters, limits.longest_words),
-        "long-word": tf.long_word(words, limits.longest_word),
-        "repetitive": tf.repetitive(words, limits.distinct_share, limits.distinct_words),
-        "script": tf.wrong_script(characters, limits.script_share),
+        "broken": is_broken(characters),
+        "symbols": too_many_symbols(characters, limits.symbol_share),
+        "numbers": too_many_numbers(words, limits.number_share),
+        "short": too_short(characters, words, limits.shortest_characters, limits.shortest_words),
+        "long": too_long(characters, words, limits.longest_characters, limits.longest_words),
+        "long-word": long_word(words, limits.longest_word),
+        "repetitive": repetitive(words, limits.distinct_share, limits.distinct_words),
+        "script": wrong_script(characters, limits.script_share),
     }
     assert {name: int(lines.sum()) for name, lines in rejected.items() if lines.mean() > 0.01} == {}
 
@@ -336,15 +359,15 @@ def test_different_real_documents_are_no_near_duplicates(
 
 def test_length_ratio_is_relative_to_the_usual_one() -> None:
     a, b = np.array([10, 10, 10, 1]), np.array([10, 25, 30, 4])
-    assert tf.unequal_lengths(a, b, 0.0, 2.0, 3).tolist() == [False, True, True, False]
-    assert tf.unequal_lengths(b, a, 0.0, 2.0, 3).tolist() == [False, True, True, False]
-    assert tf.unequal_lengths(a, b, float(np.log(2.5)), 2.0, 3).tolist() == [True, False, False, False]
+    assert unequal_lengths(a, b, 0.0, 2.0, 3).tolist() == [False, True, True, False]
+    assert unequal_lengths(b, a, 0.0, 2.0, 3).tolist() == [False, True, True, False]
+    assert unequal_lengths(a, b, float(np.log(2.5)), 2.0, 3).tolist() == [True, False, False, False]
 
 
 def test_copies() -> None:
-    a, b = tf.words_of(["Paris 7", "the same text", "one", ""]), tf.words_of(["PARIS 8", "The same text!", "two", ""])
-    assert tf.copied(a, b, 1).tolist() == [True, True, False, False]
-    assert tf.copied(a, b, 3).tolist() == [False, True, False, False]
+    a, b = words_of(["Paris 7", "the same text", "one", ""]), words_of(["PARIS 8", "The same text!", "two", ""])
+    assert copied(a, b, 1).tolist() == [True, True, False, False]
+    assert copied(a, b, 3).tolist() == [False, True, False, False]
 
 
 # Duplicates
@@ -412,8 +435,8 @@ def test_a_line_is_not_lost_to_a_document_that_goes_itself(tmp_path: Path) -> No
 def test_minhash_estimates_the_jaccard_similarity() -> None:
     a = [f"w{i}" for i in range(300)]
     b = a[:200] + [f"v{i}" for i in range(100)]
-    words = tf.words_of([" ".join(a), " ".join(b)])
-    signatures, shingles = tf.minhash(words, np.array([0, 1]), 3, 4, 512)
+    words = words_of([" ".join(a), " ".join(b)])
+    signatures, shingles = minhash(words, np.array([0, 1]), 3, 4, 512)
     assert shingles.tolist() == [298, 298]
     assert (signatures[0] == signatures[1]).mean() == pytest.approx(198 / 398, abs=0.08)
 
@@ -427,8 +450,8 @@ def duplicates_by_hand(texts: Sequence[Sequence[str]], thresholds: DuplicateThre
     values = thresholds.bands * thresholds.rows
     signatures, large = [], []
     for document in texts:
-        signature, shingles = tf.minhash(
-            tf.words_of([tf.normalise(line) for line in document]),
+        signature, shingles = minhash(
+            words_of([normalise(line) for line in document]),
             np.array([0]),
             thresholds.shingle_words,
             thresholds.shingle_characters,
@@ -454,9 +477,9 @@ def duplicates_by_hand(texts: Sequence[Sequence[str]], thresholds: DuplicateThre
         seen = set()
         for d, document in enumerate(texts):
             for number, line in zip(numbers[d], document, strict=True) if d not in near else ():
-                key = tf.normalise(line)
+                key = normalise(line)
                 if reason == SKELETON:
-                    key = "".join(c for c in tf.fold(key) if unicodedata.category(c)[0] not in "ZN")
+                    key = "".join(c for c in fold(key) if unicodedata.category(c)[0] not in "ZN")
                     if len(key) < thresholds.skeleton_characters:
                         continue
                 if key in seen:
@@ -608,7 +631,7 @@ def index_of(tmp_path: Path, tests: Sequence[str], thresholds: DecontaminationTh
 
 
 def leaks(index: np.ndarray, lines: Sequence[str]) -> list[bool]:
-    return tf.leaked(tf.words_of([tf.normalise(line) for line in lines]), tf.EvalIndex(index)).tolist()
+    return leaked(words_of([normalise(line) for line in lines]), EvalIndex(index)).tolist()
 
 
 def test_test_sentences_are_found_whole_embedded_and_disguised(tmp_path: Path) -> None:
@@ -799,12 +822,12 @@ def test_misaligned_pairs_gain_little() -> None:
     wrong = [(fresh[i][0], fresh[(i + 1) % 300][1]) for i in range(300)]
 
     def gains(pairs: list[tuple[str, str]]) -> np.ndarray:
-        return model.gain(tf.words_of([a for a, _ in pairs]), tf.words_of([b for _, b in pairs]))
+        return model.gain(words_of([a for a, _ in pairs]), words_of([b for _, b in pairs]))
 
     assert (gains(fresh) >= 0.5 * model.usual_gain).mean() > 0.99
     assert (gains(wrong) < 0.5 * model.usual_gain).mean() > 0.99
     assert abs(model.log_length_ratio) < 0.05
-    assert model.gain(tf.words_of(["", "qqq"]), tf.words_of(["x", "zzz"])).tolist() == [0.0, 0.0]
+    assert model.gain(words_of(["", "qqq"]), words_of(["x", "zzz"])).tolist() == [0.0, 0.0]
 
 
 def test_model_one_finds_the_dictionary() -> None:
@@ -813,10 +836,10 @@ def test_model_one_finds_the_dictionary() -> None:
     known = model.vocabularies[1]
     found = 0
     for german, english in zip(DE, EN, strict=True):
-        source = np.searchsorted(model.vocabularies[0], tf.words_of([german]).hashes[0])
+        source = np.searchsorted(model.vocabularies[0], words_of([german]).hashes[0])
         cells = np.flatnonzero(model.forward.cells // np.uint64(len(known)) == source)
         best = model.forward.cells[cells[np.argmax(model.forward.ratios[cells])]] % np.uint64(len(known))
-        found += known[int(best)] == tf.words_of([english]).hashes[0]
+        found += known[int(best)] == words_of([english]).hashes[0]
     assert found > 0.95 * WORDS
 
 

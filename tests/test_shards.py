@@ -10,9 +10,9 @@ import pytest
 
 import corpus.lines
 from common.errors import UserError
+from corpus.characters import normalise
 from corpus.corpusio import read_lines, zst_writer
 from corpus.lines import read_utf8_lines
-from corpus.textfilters import normalise
 from encode_corpus import encode, encoded_batches, read_mono
 from engine.shards import ARRAYS, array_path, open_shard, open_shards, sha256_of, token_dtype, write_shard
 from engine.tokenizer import PAD, UNK, Tokenizer

@@ -8,6 +8,7 @@ import numpy as np
 
 from common.atomic import write_json
 from common.errors import UserError, run_main
+from corpus.characters import CharacterClasses, Characters, characters_of, normalise_lines, spaced_words
 from corpus.cleaning import (
     Duplicates,
     Verdicts,
@@ -28,26 +29,10 @@ from corpus.corpusio import (
 )
 from corpus.duplicates import EXACT, SKELETON
 from corpus.language_id import LanguageId, wrong_language
+from corpus.likeness import EvalIndex, NearIndex, leaked, resembles
 from corpus.pair_model import PairModel, load
-from corpus.textfilters import (
-    CharacterClasses,
-    Characters,
-    EvalIndex,
-    NearIndex,
-    characters_of,
-    copied,
-    is_broken,
-    is_empty,
-    leaked,
-    long_word,
-    normalise_lines,
-    resembles,
-    spaced_words,
-    too_many_symbols,
-    unequal_lengths,
-    words_of,
-    wrong_script,
-)
+from corpus.textfilters import copied, is_broken, is_empty, long_word, too_many_symbols, unequal_lengths, wrong_script
+from corpus.words import words_of
 
 Side = tuple[CharacterClasses, LanguageId | None, str]  # the language's script, its identifier and label there
 

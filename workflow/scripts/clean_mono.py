@@ -11,6 +11,7 @@ import numpy as np
 
 from common.atomic import write_json
 from common.errors import run_main
+from corpus.characters import CharacterClasses, Characters, characters_of, normalise_lines, spaced_words
 from corpus.cleaning import (
     Duplicates,
     Verdicts,
@@ -32,27 +33,19 @@ from corpus.corpusio import (
 )
 from corpus.duplicates import EXACT, SKELETON
 from corpus.language_id import LanguageId, wrong_language
+from corpus.likeness import EvalIndex, NearIndex, leaked, resembles
 from corpus.textfilters import (
-    CharacterClasses,
-    Characters,
-    EvalIndex,
-    NearIndex,
-    characters_of,
     is_broken,
     is_empty,
-    leaked,
     long_word,
-    normalise_lines,
     repetitive,
-    resembles,
-    spaced_words,
     too_long,
     too_many_numbers,
     too_many_symbols,
     too_short,
-    words_of,
     wrong_script,
 )
+from corpus.words import words_of
 
 
 @dataclass(frozen=True)

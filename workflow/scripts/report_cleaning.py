@@ -15,10 +15,10 @@ from pathlib import Path
 
 from common.atomic import write_json
 from common.errors import UserError, run_main
+from corpus.characters import normalise
 from corpus.corpusio import read_lines
 from corpus.eval_index import parse_tasks, read_units
 from corpus.sides import open_sides
-from corpus.textfilters import normalise
 
 LEAST_RECALL, MOST_LOST = 0.95, 0.01
 # A test sentence of fewer words or letters is only looked for as a whole line: "Yes." inside a line is no
@@ -27,7 +27,7 @@ INSIDE_WORDS, INSIDE_LETTERS = 3, 12
 
 
 def plain(text: str) -> str:
-    """Lower-case words in compatibility form between single spaces. Independent of textfilters.fold."""
+    """Lower-case words in compatibility form between single spaces. Independent of words.fold."""
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text)
     return " ".join("".join(kept).split())

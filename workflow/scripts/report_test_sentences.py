@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from common.atomic import write_text
 from common.errors import UserError, run_main
+from corpus.characters import normalise_lines
 from corpus.corpusio import add_config_arguments, load_thresholds, read_batches, read_header, read_lines
 from corpus.eval_index import build_index, build_signatures, parse_tasks
-from corpus.textfilters import EvalIndex, NearIndex, Words, leaked, normalise_lines, resembles, words_of
+from corpus.likeness import EvalIndex, NearIndex, leaked, resembles
+from corpus.words import Words, words_of
 
 COLUMNS = ("test set", "sentences", "text: whole", "text: nearly", "pairs: whole", "pairs: nearly", "left")
 _BATCH = 8192

@@ -45,7 +45,7 @@ def write_examples(
     files: dict[str, list[Path]], labels: dict[str, str], out: Path, thresholds: LanguageIdThresholds
 ) -> None:
     """The first lines of each file, so many per language, languages taking turns."""
-    from corpus.textfilters import normalise
+    from corpus.characters import normalise
 
     def examples(language: str) -> list[str]:
         cap = -(-thresholds.lines_per_language // len(files[language]))

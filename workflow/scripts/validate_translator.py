@@ -17,8 +17,8 @@ import torch.nn.functional as F
 
 from common.atomic import check_seal, write_sealed
 from common.errors import UserError, run_main
+from corpus.characters import normalise
 from corpus.sampling import read_plan
-from corpus.textfilters import normalise
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows

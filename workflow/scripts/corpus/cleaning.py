@@ -11,7 +11,7 @@ from common.errors import UserError
 from corpus.corpusio import file_and_line, load_thresholds
 from corpus.duplicates import DUPLICATE, NEAR
 from corpus.language_id import LanguageId
-from corpus.textfilters import EVAL_INDEX_VERSION, EvalIndex, NearIndex
+from corpus.likeness import EVAL_INDEX_VERSION, EvalIndex, NearIndex
 
 KEPT = "kept"
 _DUPLICATES = 1 << 16  # read at once

@@ -27,8 +27,10 @@ import numpy as np
 
 from common.atomic import atomic_path, told, write_json
 from common.errors import UserError
+from corpus.characters import codes_of, normalise_lines
 from corpus.corpusio import Batch, DuplicateThresholds, read_batches, read_header
-from corpus.textfilters import band_hashes, codes_of, exact_hashes, minhash, normalise_lines, words_of
+from corpus.likeness import band_hashes, minhash
+from corpus.words import exact_hashes, words_of
 
 EXACT, SKELETON, NEAR = 1, 2, 4
 DUPLICATE = np.dtype([("place", "<u8"), ("reasons", "u1")])

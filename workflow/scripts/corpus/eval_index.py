@@ -10,8 +10,10 @@ import numpy as np
 
 from common.archives import damage
 from common.errors import UserError, why_no_file
+from corpus.characters import normalise
 from corpus.corpusio import DecontaminationThresholds, DuplicateThresholds, read_lines
-from corpus.textfilters import EVAL_INDEX_VERSION, index_units, normalise, signatures_of, words_of
+from corpus.likeness import EVAL_INDEX_VERSION, index_units, signatures_of
+from corpus.words import words_of
 from tasks import panx
 from tasks.files import decode_lines, tar_members
 from tasks.squad import parse_json, parts, value

@@ -7,8 +7,9 @@ import numpy as np
 
 from common.atomic import atomic_path
 from common.errors import UserError
+from corpus.characters import normalise
 from corpus.corpusio import PairModelThresholds, read_batches
-from corpus.textfilters import Words, mix, normalise, words_of
+from corpus.words import Words, mix, words_of
 
 SMALLEST_RATIO = (
     0.05  # below it a word pair says that the words avoid each other; leaving it out saves most of the table

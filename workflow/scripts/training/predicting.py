@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from corpus.textfilters import normalise
+from corpus.characters import normalise
 from engine.assembly import Seq2Seq
 from engine.beam import translate_rows
 from engine.model import Encoder
