@@ -12,7 +12,7 @@ What differs, for the encoders that ours can be:
 """
 
 import copy
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -465,56 +465,22 @@ def from_foreign(
     architecture = architecture_of(config, kind, Path(where).with_name("config.json"), left_out)
     if sorted(order) != list(range(model.vocabulary)):
         raise ValueError(f"{where}: the order of the ids is none of {model.vocabulary} ids")
-    problems: dict[str, list[str]] = {}
-
-    def wrong(what: str, name: str) -> None:
-        problems.setdefault(what, []).append(name)
-
+    problems: dict[str, list[str]] = defaultdict(list)  # what is wrong -> the tensors of which it is
     prefix = prefix_of(tensors, kind)
     found, renamed, twice = canonical_names(tensors, prefix)
-    for names in twice:
-        wrong("there under two names", names)
-    buffers = {}
-    for name in sorted(set(found) & {"embeddings.position_ids", "embeddings.token_type_ids"}):
-        tensor = found.pop(name)
-        whole_numbers = tensor.dtype in (torch.int64, torch.int32)
-        if not whole_numbers or not torch.equal(tensor, buffer(name, tensor.dtype, list(tensor.shape))):
-            wrong("not counted as the engine counts", full_name(name, prefix))
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        buffers[renamed.get(name, full_name(name, prefix))] = [name, dtype, list(tensor.shape)]
+    if twice:
+        problems["there under two names"] += twice
+    buffers = take_buffers(found, renamed, prefix, problems)
     decoder = [name for name in found if kind.decoder and name.startswith(kind.decoder)]
     for name in decoder:
         del found[name]
-    copies = {}
-    for name, original in kind.ties.items():
-        if name not in found:
-            continue
-        tensor, actual = found.pop(name), renamed.pop(name, full_name(name, prefix))
-        if original not in found:  # it is there under this name alone
-            found[original] = tensor
-            renamed[original] = actual
-        elif tensor.dtype != found[original].dtype or not torch.equal(tensor, found[original]):
-            wrong("unlike the tensor that they should repeat, as in our encoder", f"{actual}: {original}")
-        else:
-            copies[actual] = original
-
+    copies = take_copies(found, renamed, kind, prefix, problems)
     expected = expected_groups(kind, architecture, model, prefix, left_out)
     groups = groups_of(set(found), kind, expected, model, where)
     slots = [*encoder_slots(kind, model), *(slot for group in groups for slot in group_slots(kind, group, model))]
     wanted = {slot.theirs: slot for slot in slots}
     names = {name: renamed.get(name, full_name(name, prefix)) for name in {*found, *wanted}}
-    for name, actual in sorted(names.items(), key=lambda item: item[1]):
-        if name not in found or name not in wanted:
-            wrong("missing" if name in wanted else "unexpected", actual)
-            continue
-        shape, tensor = wanted[name].shape, found[name]
-        if len(tensor.shape) != len(shape) or any(b not in (None, a) for a, b in zip(tensor.shape, shape, strict=True)):
-            expected = ["any" if size is None else size for size in shape]
-            wrong("of another shape than config.json says", f"{actual} {list(tensor.shape)}, not {expected}")
-        elif tensor.dtype not in DTYPES.values():
-            wrong("of a type other than fp32, fp16 and bf16", f"{actual} ({tensor.dtype})")
-        elif not torch.isfinite(tensor).all():
-            wrong("with NaN or infinity among their numbers", actual)
+    check_tensors(found, wanted, names, problems)
     if problems:
         mend = f"; {LEAVE_OUT}" if lacks_a_head(problems.get("missing", []), kind, groups, model, prefix) else ""
         said = listed(problems)
@@ -544,6 +510,58 @@ def from_foreign(
         },
     }
     return model, weights, kept
+
+
+def take_buffers(
+    found: dict[str, Tensor], renamed: dict[str, str], prefix: str, problems: dict[str, list[str]]
+) -> dict[str, list]:
+    """Tensors that only count, taken out of those that were found: name in the file -> ours, type and shape."""
+    buffers = {}
+    for name in sorted(set(found) & {"embeddings.position_ids", "embeddings.token_type_ids"}):
+        tensor = found.pop(name)
+        whole_numbers = tensor.dtype in (torch.int64, torch.int32)
+        if not whole_numbers or not torch.equal(tensor, buffer(name, tensor.dtype, list(tensor.shape))):
+            problems["not counted as the engine counts"].append(full_name(name, prefix))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        buffers[renamed.get(name, full_name(name, prefix))] = [name, dtype, list(tensor.shape)]
+    return buffers
+
+
+def take_copies(
+    found: dict[str, Tensor], renamed: dict[str, str], kind: Format, prefix: str, problems: dict[str, list[str]]
+) -> dict[str, str]:
+    """Tensors that repeat another one, taken out of those that were found: name in the file -> the tensor repeated."""
+    copies = {}
+    for name, original in kind.ties.items():
+        if name not in found:
+            continue
+        tensor, actual = found.pop(name), renamed.pop(name, full_name(name, prefix))
+        if original not in found:  # it is there under this name alone
+            found[original] = tensor
+            renamed[original] = actual
+        elif tensor.dtype != found[original].dtype or not torch.equal(tensor, found[original]):
+            problems["unlike the tensor that they should repeat, as in our encoder"].append(f"{actual}: {original}")
+        else:
+            copies[actual] = original
+    return copies
+
+
+def check_tensors(
+    found: dict[str, Tensor], wanted: dict[str, Slot], names: dict[str, str], problems: dict[str, list[str]]
+) -> None:
+    """Is each of the wanted tensors there, with its shape and finite, and no other? `names` are those in the file."""
+    for name, actual in sorted(names.items(), key=lambda item: item[1]):
+        if name not in found or name not in wanted:
+            problems["missing" if name in wanted else "unexpected"].append(actual)
+            continue
+        shape, tensor = wanted[name].shape, found[name]
+        if len(tensor.shape) != len(shape) or any(b not in (None, a) for a, b in zip(tensor.shape, shape, strict=True)):
+            said = f"{actual} {list(tensor.shape)}, not {['any' if size is None else size for size in shape]}"
+            problems["of another shape than config.json says"].append(said)
+        elif tensor.dtype not in DTYPES.values():
+            problems["of a type other than fp32, fp16 and bf16"].append(f"{actual} ({tensor.dtype})")
+        elif not torch.isfinite(tensor).all():
+            problems["with NaN or infinity among their numbers"].append(actual)
 
 
 def prefix_of(tensors: Iterable[str], kind: Format) -> str:
