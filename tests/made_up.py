@@ -1,11 +1,13 @@
 """Made-up score files and a made-up configuration, for the tests of tables, figures and the document."""
 
+import dataclasses
 import json
 import random
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from report.context import Context
-from report.tables import column_setting
+from plan.config import Config
+from report.context import Context, context_of
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")
 TASKS = {
@@ -62,27 +64,35 @@ def retrieval(code: str, gain: float, layers: int, noise: random.Random) -> list
     return [*scores, entry(code, scores[-1]["value"], "accuracy", 0.25, layers, "both")]
 
 
-def make_context(repository: Path, scores: Path, scale: str = "mini", world: bool = True) -> Context:
-    """As the configuration would say it: the runs and tasks above, three seeds."""
-
-    def expected(spec: dict) -> list[Path]:
-        keys = {
-            (SAME.get(row["run"], row["run"]), column["task"], column_setting(column, group))
-            for group in spec["groups"]
-            for row in group["rows"]
-            for column in spec["columns"]
-            if row.get("run") in RUNS and column_setting(column, group) in TASKS.get(column["task"], ())
+def make_config(
+    repository: Path,
+    scale: str = "mini",
+    world: bool = True,
+    runs: Iterable[str] = RUNS,
+    tasks: Mapping[str, Iterable[str]] = TASKS,
+    seeds: Iterable[int] = SEEDS,
+    same: Mapping[str, str] = SAME,
+) -> Config:
+    """A configuration of these runs and tasks, whose settings train one model each. `same`: which run is which."""
+    about = {"seeds": list(seeds), "pretrain_seeds": len(SEEDS), "description": "made-up_scores & 100 % noise"}
+    about |= {"world": {}} if world else {}
+    about |= {"warning": "numbers of a test"} if scale == "smoke" else {}
+    written = {run: {"kind": "pretrain", "model": {}} for run in runs}
+    defined = {
+        task: {
+            "kind": "classification",
+            "languages": LANGUAGES,
+            "datasets": {},
+            "settings": {setting: {"train": "all"} for setting in settings},
         }
-        return [scores / run / task / setting / f"seed-{n}.json" for run, task, setting in sorted(keys) for n in SEEDS]
+        for task, settings in tasks.items()
+    }
+    config = Config(repository, {"scale": scale}, about, written, defined, {}, {}, {}, {})
+    config._resolved.update({run: {"weights": same.get(run, run)} for run in written})
+    return config
 
-    return Context(
-        scale=scale,
-        world=world,
-        runs=frozenset(RUNS),
-        tasks=TASKS,
-        canonical=lambda run, task: SAME.get(run, run),
-        expected=expected,
-        description="made-up_scores & 100 % noise",
-        warning="numbers of a test" if scale == "smoke" else None,
-        root=repository,
-    )
+
+def make_context(repository: Path, scores: Path, *given: object, **more: object) -> Context:
+    """Of a made-up configuration, whose trainings lie beside its scores; `given` and `more` are of make_config."""
+    context = context_of(make_config(repository, *given, **more), scores)
+    return dataclasses.replace(context, trainings_root=scores.parent / "trainings")

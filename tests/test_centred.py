@@ -1,6 +1,5 @@
 """Retrieval after subtracting each language's mean: by hand in numpy, on text that is no test, layer and all."""
 
-import dataclasses
 import json
 import random
 from types import SimpleNamespace
@@ -204,11 +203,7 @@ def test_a_table_says_which_layer_the_pairs_chose(repository, tmp_path, layers, 
         entries = [made_up.entry("de", 10.0 + seed, "accuracy", 0.25, layer, "both")]
         path = made_up.write_score(tmp_path, "xlm", "tatoeba", SETTING, seed, entries)
         path.write_text(json.dumps(json.loads(path.read_text()) | {"centred": {"layer": layer}}))
-    context = dataclasses.replace(
-        made_up.make_context(repository, tmp_path),
-        tasks={"tatoeba": frozenset({SETTING})},
-        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
-    )
+    context = made_up.make_context(repository, tmp_path, tasks={"tatoeba": {SETTING}})
     column = {"task": "tatoeba", "metric": "accuracy", "languages": ["de"]}
     group = {"title": "", "setting": SETTING, "rows": [{"label": "XLM", "run": "xlm"}]}
     table = build({"paper": "parallax", "item": "x", "title": "T", "columns": [column], "groups": [group]}, context)

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import statistics
-from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -127,15 +126,14 @@ def alignment_scores(root: Path, run: str, gain: float) -> None:
         made_up.write_score(root, run, "word-alignment", "zero-shot-retrieval", seed, entries)
 
 
+ALIGNMENT = {"word-alignment": ["zero-shot-retrieval"]}
+
+
 def test_error_rates_by_layer_say_that_less_is_better(repository, tmp_path):
     spec = load_spec(repository / "config/figures/xlm-e/figure-04.yaml")
     for run, gain in (("xlm-r", 10), ("xlm", 20)):
         alignment_scores(tmp_path, run, gain)
-    context = dataclasses.replace(
-        made_up.make_context(repository, tmp_path),
-        tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
-        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
-    )
+    context = made_up.make_context(repository, tmp_path, tasks=ALIGNMENT)
     curves = figure_curves.read_curves(spec, context)
     lines = {line.label: line for line in curves.lines}
     assert lines["XLM-E base"].published == {9: 19.32} and curves.chance == 80.0
@@ -155,11 +153,8 @@ def test_a_figure_draws_the_models_of_each_language_as_one_curve(repository, tmp
         for code, value in (("de", 20.0), ("fr", 40.0)):
             entries = [made_up.entry(code, value + seed, "error-rate-by-layer", 80.0, layer) for layer in range(2)]
             made_up.write_score(tmp_path, "xlm-r", "word-alignment", f"zero-shot-retrieval-{code}", seed, entries)
-    context = dataclasses.replace(
-        made_up.make_context(repository, tmp_path),
-        tasks={"word-alignment": frozenset({"zero-shot-retrieval"})},
-        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
-    )
+    context = made_up.make_context(repository, tmp_path, tasks=ALIGNMENT)
+    context.config.tasks["word-alignment"]["settings"]["zero-shot-retrieval"]["train"] = "each"
     curves = figure_curves.read_curves(spec, context)
     (line,) = [line for line in curves.lines if line.points]
     assert curves.languages == ["de", "fr"] and [one.mean for one in line.points.values()] == [32.0, 32.0]
@@ -182,12 +177,8 @@ def learning(repository, tmp_path):
                 for i in range(1, 9 if seed < 3 else 8)
             ]
             made_up.write_score(tmp_path / "scores", run, "wmt14-en-de", setting, seed, entries)
-    context = dataclasses.replace(
-        made_up.make_context(repository, tmp_path / "scores"),
-        runs=frozenset(LEARNERS),
-        tasks={"wmt14-en-de": frozenset({"pretrained-init", "random-init"})},
-        expected=lambda _: sorted((tmp_path / "scores").glob("*/*/*/*.json")),
-    )
+    tasks = {"wmt14-en-de": {"pretrained-init", "random-init"}}
+    context = made_up.make_context(repository, tmp_path / "scores", runs=LEARNERS, tasks=tasks)
     return load_spec(repository / "config/figures/veco/figure-04.yaml"), context
 
 
@@ -227,7 +218,7 @@ def test_learning_curves_are_drawn_and_say_which_data_they_are_of(learning):
 
 def test_learning_curves_without_scores_show_the_published_point(learning):
     spec, context = learning
-    context = dataclasses.replace(context, expected=lambda _: [])
+    context = dataclasses.replace(context, scores_root=Path("none"))
     curves = figure_curves.read_curves(spec, context)
     assert [(line.label, line.published) for line in curves.lines] == [("VECO large", {10: 28.0})]
     assert [row for _, row, _ in curves.missing] == ["VECO large (veco-large)", "Transformer xBig (transformer-xbig)"]
@@ -354,12 +345,7 @@ def bars(repository, tmp_path):
                 for entry in entries
             ]
             made_up.write_score(tmp_path, "ernie-m-large", "tatoeba", setting, seed, entries + by_layer)
-    context = dataclasses.replace(
-        made_up.make_context(repository, tmp_path),
-        runs=frozenset({"ernie-m-large"}),
-        tasks={"tatoeba": frozenset(value)},
-        expected=lambda _: sorted(tmp_path.glob("*/*/*/*.json")),
-    )
+    context = made_up.make_context(repository, tmp_path, runs=["ernie-m-large"], tasks={"tatoeba": value})
     return load_spec(repository / "config/figures/ernie-m/figure-05.yaml"), context
 
 
@@ -431,7 +417,7 @@ def test_bars_that_are_missing_are_listed(bars):
         for label in ("ERNIE-M large, best XNLI model", "ERNIE-M large, fine-tuned for retrieval")
     ]
     assert "hi" not in found[0][2].split(", ") and "sw" in found[0][2].split(", ")
-    nothing = dataclasses.replace(context, expected=lambda _: [], reference=True)
+    nothing = dataclasses.replace(context, scores_root=Path("none"), reference=True)
     assert {(what, reason) for _, _, what, reason in missing_lines(spec, nothing)} == {
         ("all bars", "not among the reference scores")
     }
@@ -457,14 +443,6 @@ def write_training(root: Path, run: str, seed: int, curves: dict | None = None, 
     path.write_text(json.dumps({**about, "cost": {**whole, **cost}, "curves": curves or {}}))
 
 
-def with_trainings(context: Context, root: Path, runs: Iterable[str]) -> Context:
-    return dataclasses.replace(
-        context,
-        runs=frozenset(runs),
-        trainings=lambda run: {seed: root / run / f"seed-{seed}.json" for seed in made_up.SEEDS},
-    )
-
-
 @pytest.fixture
 def btmlm(repository, tmp_path):
     """ERNIE-M's figure 6 and a context with made-up trainings of three runs and three seeds, of which the last run
@@ -474,8 +452,8 @@ def btmlm(repository, tmp_path):
             if (run, seed) != ("ernie-m-base-rho-15", 3):
                 curve = [[step, last + (4 - i) * 0.5 + seed / 10] for i, step in enumerate((100, 200, 300, 400, 500))]
                 curves = {"btmlm/loss": curve, "btmlm/copied": [[300, 0.1], [400, 0.1]]}
-                write_training(tmp_path, run, seed, curves)
-    context = with_trainings(made_up.make_context(repository, tmp_path), tmp_path, [*BTMLM, "ernie-m-base-rho-20"])
+                write_training(tmp_path / "trainings", run, seed, curves)
+    context = made_up.make_context(repository, tmp_path / "scores", runs=[*BTMLM, "ernie-m-base-rho-20"])
     return load_spec(repository / "config/figures/ernie-m/figure-06.yaml"), context
 
 
@@ -509,7 +487,7 @@ def test_a_training_that_is_missing_is_listed_with_its_reason(btmlm):
 
 def test_a_figure_without_any_number_keeps_its_place(btmlm):
     spec, context = btmlm
-    figure = report.figures.draw(spec, dataclasses.replace(context, trainings=lambda run: {}))
+    figure = report.figures.draw(spec, dataclasses.replace(context, trainings_root=Path("none")))
     words = figure.axes[0].texts[0].get_text()
     assert "at scale mini nothing behind it is computed" in words and "No summary of its training found." in words
     assert_nothing_overlaps_or_leaves_the_page(figure)
@@ -544,11 +522,8 @@ def costs(repository, tmp_path):
             values = [made_up.entry(code, 40 + 5 * flops + seed) for code in ("en", "de")]
             made_up.write_score(tmp_path / "scores", run, "xnli", "cross-lingual-transfer", seed, values)
             write_training(tmp_path / "trainings", run, seed, flops=flops * 1e13, steps=100 * flops)
-    context = dataclasses.replace(
-        with_trainings(made_up.make_context(repository, tmp_path), tmp_path / "trainings", [*COSTS, "xlm-align-base"]),
-        expected=lambda _: sorted((tmp_path / "scores").glob("*/*/*/*.json")),
-        lineage=lambda run: ["infoxlm-base", "xlm-r"] if run == "infoxlm-base" else [run],
-    )
+    context = made_up.make_context(repository, tmp_path / "scores", runs=[*COSTS, "xlm-align-base"])
+    context.config.runs["infoxlm-base"]["init"] = {"run": "xlm-r"}
     return load_spec(repository / "config/figures/xlm-e/figure-01.yaml"), context
 
 
@@ -603,7 +578,7 @@ def test_points_that_are_missing_are_listed(costs):
     spec, context = costs
     rows = [row.split(" (")[1][:-1] for _, row, _, _ in missing_lines(spec, context)]
     assert rows == ["xlm-e-base-steps-75", "xlm-steps-25", "xlm-steps-50", "xlm-steps-75", "xlm-align-base"]
-    without = dataclasses.replace(context, trainings=lambda run: {})
+    without = dataclasses.replace(context, trainings_root=Path("none"))
     reasons = {row: reason for _, row, _, reason in missing_lines(spec, without)}
     assert reasons["all steps (xlm)"] == "no summary of its training found"
 

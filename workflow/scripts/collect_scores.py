@@ -13,7 +13,7 @@ from common.errors import UserError, run_main
 from plan.claimed import claim_paths
 from plan.config import Config
 from plan.evidence import score_hash
-from report.context import add_context_arguments, load_context
+from report.context import add_context_arguments, expected_scores, load_context
 from report.scores import Score, group_paths, load_results
 
 IDENTITY = ["scale", "run", "task", "setting", "language", "metric", "layer", "direction", "update"]
@@ -69,7 +69,7 @@ def main() -> None:
     else:
         context, tables, figures = load_context(args.config, args.scale, args.scores_root, args.override)
         of_claims = [args.scores_root.joinpath(*Path(path).parts[-4:]) for path in claim_paths(context.config)]
-        of_specs = (path for spec in [*tables.values(), *figures.values()] for path in context.expected(spec))
+        of_specs = (path for spec in [*tables.values(), *figures.values()] for path in expected_scores(spec, context))
         paths = sorted({*of_specs, *of_claims})
     scores = collect(paths, args.scale)
     if not args.all:

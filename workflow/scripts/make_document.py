@@ -14,7 +14,16 @@ from typing import NamedTuple
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from report import comparisons, latex
-from report.context import Context, add_context_arguments, citations, item_name, label, load_context, scale_words
+from report.context import (
+    Context,
+    add_context_arguments,
+    citations,
+    expected_scores,
+    item_name,
+    label,
+    load_context,
+    scale_words,
+)
 from report.figures import missing_lines
 from report.scores import group_paths
 from report.table_spec import AVERAGE, GAP, OTHERS, paper_names, read_rows
@@ -168,7 +177,7 @@ def describe_runs(tables: Iterable[Table]) -> list[tuple[str, str]]:
 
 def seeds_found(context: Context, specs: Iterable[dict]) -> tuple[list[int], int]:
     """Seeds that have a score file, and how many score files there are."""
-    files = sorted({path for spec in specs for path in context.expected(spec) if path.exists()})
+    files = sorted({path for spec in specs for path in expected_scores(spec, context) if path.exists()})
     seeds = {seed for by_seed in group_paths(files).values() for seed in by_seed}
     return sorted(seeds), len(files)
 

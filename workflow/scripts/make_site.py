@@ -15,13 +15,14 @@ from pathlib import Path
 import report.comparison_html
 from common.atomic import write_text
 from common.errors import UserError, run_main
-from plan.evidence import evidence
 from plan.figure_specs import WITHOUT_RUNS
+from plan.needs import canonical_run
 from report import comparisons, findings
 from report.context import (
     Context,
     add_context_arguments,
     citations,
+    expected_scores,
     item_name,
     load_context,
     load_expected,
@@ -179,7 +180,7 @@ def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
         raise UserError(f"{picture}: no such figure; run plot_figure") from None
     words = [f"<strong>{text(item_name(spec, context))}.</strong> {text(spec['title'])}."]
     words += [text(note) for note in spec.get("notes", [])]
-    if key_files := sorted({path for path in context.expected(spec) if path.exists()}):
+    if key_files := sorted({path for path in expected_scores(spec, context) if path.exists()}):
         listed = file_list(key_files, out)
         words.append(f"<details><summary>Score files: {len(key_files)}</summary>\n{listed}\n</details>")
     return "\n".join(
@@ -251,8 +252,8 @@ def curve_words(spec: dict, context: Context) -> list[str]:
     for group in spec["groups"]:
         for row in group["rows"]:
             run = row.get("run")
-            key_ = (context.canonical(run, task), task, column_setting(column, group)) if run in context.runs else None
-            one = results.get(key_)
+            name = canonical_run(context.config, run, task) if run in context.runs else None
+            one = results.get((name, task, column_setting(column, group)))
             found = one.languages(metric) if one else []
             if column["languages"] != SCALE_LANGUAGES:
                 found = [code_ for code_ in found if code_ in column["languages"]]
@@ -614,10 +615,9 @@ def main() -> None:
     context, table_specs, figure_specs = load_context(args.config, args.scale, args.scores_root, args.override)
     names = paper_names(context.root)
     specs = [*table_specs.values(), *figure_specs.values()]
-    contents = provenance({path for spec in specs for path in context.expected(spec) if path.exists()}, context)
+    contents = provenance({path for spec in specs for path in expected_scores(spec, context) if path.exists()}, context)
     ledger = read_ledger(args.claims, context.scale) if args.claims else None
-    trainings = Path(str(evidence(context.config, "trainings")))
-    found = findings.find(table_specs, context.config, args.scores_root, context.root / trainings)
+    found = findings.find(table_specs, context.config, args.scores_root, context.trainings_root)
     told = findings_html(found, ledger, context.config.tie, [*table_specs, *figure_specs])
     sections = [
         Section("findings", "What was found", told),

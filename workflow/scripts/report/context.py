@@ -1,44 +1,86 @@
 """What tables and figures know of the configuration, the scale and its scores."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import plan.needs
 from common.errors import UserError
 from common.yamlfiles import parse_yaml
+from plan.config import Config
+from plan.evidence import evidence, seeds_of, trainings_of
+from plan.load import load_config
+from plan.needs import borrowed_paths, canonical_run, needs, score_paths
+from plan.words import described
 from report.scores import Key, Results, group_paths, load_parts, load_results
 from report.table_spec import paper_names, read_rows, split_setting
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the tables need to know of the configuration, the scale and the score files."""
+    """What tables and figures show: a configuration, as `context_of` sees it, and where its scores are."""
 
+    config: Config
+    scores_root: Path
+    trainings_root: Path
+    root: Path  # of the repository: where config/ lies
     scale: str
     world: bool  # the scale's data is generated
-    runs: frozenset[str]  # names of config/runs that are trained here
+    description: str  # of the scale
+    warning: str | None  # of a scale whose numbers mean nothing
+    reference: bool  # the scores are those of the repository
+    runs: frozenset[str]  # names of config/runs that have scores here
+    borrowed: frozenset[str]  # of these those that are not trained here: their scores are the repository's
+    unselected: frozenset[str]  # names of config/runs that are neither
+    absent: frozenset[str]  # runs that this scale has no use for: rows that show nothing else are left out
+    untrained: frozenset[str]  # runs whose pre-training has no step
     tasks: Mapping[str, frozenset[str]]  # task -> its settings
-    canonical: Callable[[str, str], str]  # run, task -> the run that stands for it at this scale (equal content)
-    expected: Callable[[dict], Iterable[Path]]  # spec -> the score files that it asks for
-    description: str = ""  # of the scale
-    warning: str | None = None  # of a scale whose numbers mean nothing
-    untrained: frozenset[str] = frozenset()  # runs whose pre-training has no step
-    root: Path = Path()  # of the repository: where config/ lies
-    unselected: frozenset[str] = frozenset()  # names of config/runs that are not
-    absent: frozenset[str] = (
-        frozenset()
-    )  # published checkpoints that this scale has no use for: rows that show nothing else are left out
-    reference: bool = False  # the scores are those of the repository
-    borrowed: frozenset[str] = (
-        frozenset()
-    )  # of `runs` those that are not trained here: their scores are the repository's
-    unfit: Callable[[str, str, str], str | None] = lambda run, task, setting: None  # why a run can have no such score
-    seeds: Callable[[str], Iterable[int]] = lambda run: ()  # of a run's scores, also where `expected` leaves files out
-    trainings: Callable[[str], Mapping[int, Path]] = lambda run: {}  # run -> seed -> the summary of its training
-    lineage: Callable[[str], list[str]] = lambda run: [run]  # the run and those that it starts from
-    cost_unknown: Callable[[str], str | None] = lambda run: None  # why nobody can say what a run cost
-    config: object = None  # the plan's configuration, for what is compared without a score
+
+
+def context_of(config: Config, scores_root: Path) -> Context:
+    borrowed = plan.needs.borrowed(config)
+    return Context(
+        config=config,
+        scores_root=scores_root,
+        trainings_root=config.root / evidence(config, "trainings"),
+        root=config.root,
+        scale=config.scale_name,
+        world=config.has_world,
+        description=described(config.scale),
+        warning=config.scale.get("warning"),
+        reference=config.from_reference,
+        runs=config.selected | borrowed,
+        borrowed=borrowed,
+        unselected=frozenset(config.runs) - config.selected - borrowed,
+        absent=frozenset(config.not_here),
+        untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
+        tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
+    )
+
+
+def expected_scores(spec: dict, context: Context) -> list[Path]:
+    """The score files that a table or figure asks for, be they there or not."""
+    config = context.config
+    keys = {
+        (canonical_run(config, run, task), task, setting)
+        for run, task, setting in needs(config, spec, f"{spec['paper']}/{spec['item']}")
+    }
+    paths = [
+        context.scores_root / run / task / setting / f"seed-{seed}.json"
+        for run, task, setting in sorted(keys)
+        for seed in seeds_of(config, run)
+    ]
+    if config.from_reference:
+        kept = {(*path.parts[-4:-1], path.name) for path in map(Path, score_paths(config, spec))}
+        return [path for path in paths if (*path.parts[-4:-1], path.name) in kept]
+    return [*paths, *(context.root / path for path in borrowed_paths(config, spec))]
+
+
+def training_files(run: str, context: Context) -> dict[int, Path]:
+    """Seed of pre-training -> the summary of a run's training."""
+    found = trainings_of(context.config, run)
+    return {seed: context.trainings_root.joinpath(*Path(path).parts[-2:]) for seed, path in found.items()}
 
 
 def own_alone(context: Context) -> Context:
@@ -61,59 +103,12 @@ def parse_overrides(pairs: Iterable[str]) -> dict:
 def load_context(
     config_path: str | Path, scale: str, scores_root: str | Path, overrides: Iterable[str] = ()
 ) -> tuple[Context, dict[str, dict], dict[str, dict]]:
-    """The context of the configuration, its tables and its figures. `plan` is imported late: tests do without it."""
-    import plan.claimed
-    import plan.needs
-    import plan.runs
-    from plan.evidence import seeds_of, trainings_of
-    from plan.load import load_config
-    from plan.needs import canonical_run, needs, score_paths
-    from plan.words import described
-
-    config_path, scores_root = Path(config_path), Path(scores_root)
+    """The context of the configuration, its tables and its figures."""
+    config_path = Path(config_path)
     root = config_path.resolve().parent.parent
     changes = {**parse_overrides(overrides), "scale": scale}
     config = load_config(root, changes, config_path.resolve().relative_to(root))
-
-    def expected(spec: dict) -> list[Path]:
-        keys = {
-            (canonical_run(config, run, task), task, setting)
-            for run, task, setting in needs(config, spec, f"{spec['paper']}/{spec['item']}")
-        }
-        paths = [
-            scores_root / run / task / setting / f"seed-{seed}.json"
-            for run, task, setting in sorted(keys)
-            for seed in seeds_of(config, run)
-        ]
-        kept = {(*path.parts[-4:-1], path.name) for path in map(Path, score_paths(config, spec))}
-        if config.from_reference:
-            return [path for path in paths if (*path.parts[-4:-1], path.name) in kept]
-        return [*paths, *(root / path for path in plan.needs.borrowed_paths(config, spec))]
-
-    borrowed = plan.needs.borrowed(config)
-    context = Context(
-        scale=scale,
-        world=config.has_world,
-        runs=config.selected | borrowed,
-        tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
-        canonical=lambda run, task: canonical_run(config, run, task),
-        expected=expected,
-        description=described(config.scale),
-        warning=config.scale.get("warning"),
-        untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
-        root=root,
-        unselected=frozenset(config.runs) - config.selected - borrowed,
-        borrowed=borrowed,
-        absent=frozenset(config.not_here),
-        reference=config.from_reference,
-        unfit=lambda run, task, setting: plan.needs.unfit(config, run, task, setting),
-        seeds=lambda run: seeds_of(config, run),
-        trainings=lambda run: {seed: root / path for seed, path in trainings_of(config, run).items()},
-        lineage=lambda run: plan.runs.lineage(config, run),
-        cost_unknown=lambda run: plan.claimed.cost_unknown(config, run),
-        config=config,
-    )
-    return context, config.tables, config.figures
+    return context_of(config, Path(scores_root)), config.tables, config.figures
 
 
 def add_context_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +128,7 @@ def add_context_arguments(parser: argparse.ArgumentParser) -> None:
 def load_expected(spec: dict, context: Context) -> dict[Key, Results]:
     """Read every expected score file of a spec that exists."""
     results, parts = {}, {}
-    for (run, task, name), paths in group_paths(context.expected(spec)).items():
+    for (run, task, name), paths in group_paths(expected_scores(spec, context)).items():
         setting, language = split_setting(name, context.tasks.get(task, ()))
         if language is None:
             results[run, task, setting] = load_results(paths, context.scale)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
+from plan.claimed import cost_unknown
+from plan.runs import lineage
 from report.context import Context, scale_words
 from report.figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name
 from report.figure_training import read_trainings, why_untrained
@@ -45,7 +47,7 @@ def cost_of(run: str, context: Context, counting: str) -> tuple[float, int, Mapp
     """Operations with those of all that it starts from, means over seeds; its own steps and trainings. Nothing where
     one of these is missing."""
     total, own = 0.0, {}
-    for number, parent in enumerate(context.lineage(run)):
+    for number, parent in enumerate(lineage(context.config, run)):
         trainings = read_trainings(parent, context)
         if not trainings:
             return 0.0, 0, {}
@@ -92,7 +94,7 @@ def point_of(row: Row, written: dict, spec: dict, context: Context) -> tuple[Poi
     [cell] = row.cells
     if cell.summary is None:
         return None, cell.reason
-    if reason := context.cost_unknown(row.run):
+    if reason := cost_unknown(context.config, row.run):
         return None, reason
     flops, steps, trainings = cost_of(row.run, context, spec["cost"]["counting"])
     if reason := why_untrained(written, trainings, context):

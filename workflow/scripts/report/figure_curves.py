@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
 from common.errors import UserError
+from plan.needs import canonical_run
 from report.context import Context, load_expected, scale_words
 from report.figure_style import (
     LINE_STYLES,
@@ -104,7 +105,7 @@ def read_curves(spec: dict, context: Context) -> Curves:
     found = {}
     for row, _, setting in rows:
         if why_missing(row, task, setting, context) is None:
-            one = results.get((context.canonical(row["run"], task), task, setting))
+            one = results.get((canonical_run(context.config, row["run"], task), task, setting))
             if one and one.by_seed:
                 found[row["run"], setting] = one
     listed = sorted({code for one in found.values() for code in one.languages(metric)})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
-from report.context import Context, item_name, scale_words
+from report.context import Context, item_name, scale_words, training_files
 from report.figure_style import (
     LINE_STYLES,
     MARKERS,
@@ -39,7 +39,9 @@ class Line:
 
 def read_trainings(run: str, context: Context) -> Mapping[int, Training]:
     """Those of a run that there are, by seed."""
-    found = by_run(read_training(path, context.scale) for path in context.trainings(run).values() if path.exists())
+    found = by_run(
+        read_training(path, context.scale) for path in training_files(run, context).values() if path.exists()
+    )
     return next(iter(found.values()), {})
 
 

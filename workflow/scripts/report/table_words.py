@@ -316,10 +316,10 @@ DIRECTION_WORDS = {
 
 def columns_of(table: Table, begin: int, end: int) -> Table:
     groups = [
-        Group(
-            group.title,
-            group.settings[begin:end],
-            [replace(row, cells=row.cells[begin:end]) for row in group.rows],
+        replace(
+            group,
+            settings=group.settings[begin:end],
+            rows=[replace(row, cells=row.cells[begin:end]) for row in group.rows],
         )
         for group in table.groups
     ]

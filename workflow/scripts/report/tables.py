@@ -5,15 +5,18 @@ languages stand in an item. `build` gives every cell its numbers or the reason w
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from common.errors import UserError
-from report.context import Context, load_expected
+from plan.evidence import seeds_of
+from plan.needs import canonical_run, unfit
+from report.context import Context, expected_scores, load_expected
 from report.scores import (
     ENGLISH,
     FAILURES,
+    Key,
     Results,
     Summary,
     group_paths,
@@ -35,6 +38,7 @@ class Cell:
     best: bool = False
     no_best: bool = False  # the weights learnt nothing, or were never trained: it is the best of nothing
     files: tuple[Path, ...] = ()  # the score files behind it
+    chance: float | None = None  # what chance reaches
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Group:
     title: str
     settings: list[str]  # of each column
     rows: list[Row]
+    published_setting: str
 
 
 @dataclass
@@ -95,12 +100,8 @@ def column_setting(column: dict, group: dict) -> str:
     return setting
 
 
-def expand_columns(spec: dict, languages_of: Callable[[dict], list[str]]) -> list[Column]:
-    """The columns that are shown, averages over tasks last."""
-    languages = [
-        languages_of(entry) if entry["languages"] == SCALE_LANGUAGES else entry["languages"]
-        for entry in spec["columns"]
-    ]
+def expand_columns(spec: dict, languages: list[list[str]]) -> list[Column]:
+    """The columns that are shown, averages over tasks last; `languages` are those of each column of the spec."""
     columns = []
     for entry, codes in zip(spec["columns"], languages, strict=True):
         shown = entry.get("show", [*codes, *([AVERAGE] if entry.get("average") else [])])
@@ -157,7 +158,7 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
     if run is None:
         return f"published only: {row.get('without_run', 'this row names no run')}"
     if run in context.absent:
-        return context.unfit(run, task, setting)
+        return unfit(context.config, run, task, setting)
     if run in context.unselected:
         return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
     if run not in context.runs:
@@ -166,7 +167,7 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
         return f"task {task} is not evaluated yet (no file in config/tasks)"
     if setting not in context.tasks[task]:
         return f"task {task} has no setting {setting}"
-    return context.unfit(run, task, setting)
+    return unfit(context.config, run, task, setting)
 
 
 def no_file(context: Context) -> str:
@@ -265,136 +266,164 @@ def mark_best(group: Group, columns: list[Column]) -> None:
                 cell.best = True
 
 
-def build(spec: dict, context: Context) -> Table:
-    """Every row of the spec with its published and reproduced cells."""
-    results = load_expected(spec, context)
-    paths = group_paths(path for path in context.expected(spec) if path.exists())
+@dataclass(frozen=True)
+class Scores:
+    """The score files that a spec asks for, read."""
 
-    def lookup(row: dict, task: str, setting: str) -> Results | None:
+    context: Context
+    results: Mapping[Key, Results]
+    paths: Mapping[Key, Mapping[int, Path]]
+
+    def of(self, row: dict, task: str, setting: str) -> Results | None:
         run = row.get("run")
-        return results.get((context.canonical(run, task), task, setting)) if run in context.runs else None
+        if run not in self.context.runs:
+            return None
+        return self.results.get((canonical_run(self.context.config, run, task), task, setting))
 
-    def languages_of(entry: dict) -> list[str]:
-        found: set[str] = set()
-        for group in spec["groups"]:
-            for row in group["rows"]:
-                if one := lookup(row, entry["task"], column_setting(entry, group)):
-                    found.update(one.languages(entry["metric"]))
-        return sorted(found)
+    def behind(self, column: Column, row: dict, group: dict) -> dict[Column, Results | None]:
+        """Those of a column; of an average over tasks those of every column that counts."""
+        return {part: self.of(row, part.task, setting_of(part, group)) for part in parts_of(column)}
 
-    def reproduced(column: Column, row: dict, group: dict) -> Cell:
-        if column.parts and row.get("run"):
-            return cell_of_tasks(
-                [(parts[0], [reproduced(part, row, group) for part in parts]) for parts in column.parts]
-            )
-        setting = setting_of(column, group)
-        if reason := why_missing(row, column.task, setting, context):
-            return Cell(reason=reason)
-        found = lookup(row, column.task, setting)
-        if not found and row["run"] in context.borrowed:
-            lacks = f"run {row['run']} is not trained here, and has no such score in reference/"
-            return Cell(reason=f"{lacks}; add it to `runs`, or say --config runs=all")
-        return cell_of(column, found, context)
-
-    def with_target(column: Column) -> Column:
-        """What is to be reached: the mean over seeds of the last value that each seed of the other run has."""
-        if column.reaches is None:
-            return column
-        group, row = row_of(spec, column.reaches)
-        results = lookup(row, column.task, setting_of(column, group))
-        last: dict[int, float] = {}
-        for of_seed in (results.curves(column.metric, column.languages, "update") if results else {}).values():
-            last |= of_seed
-        return replace(column, target=statistics.fmean(last.values()) if last else None)
-
-    def files_behind(column: Column, row: dict, group: dict, seeds: Iterable[int]) -> tuple[Path, ...]:
+    def files(self, column: Column, row: dict, group: dict, seeds: Iterable[int]) -> tuple[Path, ...]:
         found = []
-        for part in [part for parts in column.parts for part in parts] or [column]:
-            run, setting = context.canonical(row["run"], part.task), setting_of(part, group)
+        for part in parts_of(column):
+            run, setting = canonical_run(self.context.config, row["run"], part.task), setting_of(part, group)
             codes = part.languages if part.is_derived else (part.language,)
             for name in (setting, *(f"{setting}-{code}" for code in codes)):  # one model, or one for each language
-                of_seed = paths.get((run, part.task, name), {})
+                of_seed = self.paths.get((run, part.task, name), {})
                 found += [of_seed[seed] for seed in sorted(seeds) if seed in of_seed]
         return tuple(dict.fromkeys(found))
 
-    columns = [with_target(column) for column in expand_columns(spec, languages_of)]
+
+def parts_of(column: Column) -> list[Column]:
+    """The columns that an average over tasks counts; any other is its own."""
+    return [part for of_task in column.parts for part in of_task] or [column]
+
+
+def read_scores(spec: dict, context: Context) -> Scores:
+    paths = group_paths(path for path in expected_scores(spec, context) if path.exists())
+    return Scores(context, load_expected(spec, context), paths)
+
+
+def build(spec: dict, context: Context) -> Table:
+    """Every row of the spec with its published and reproduced cells."""
+    scores = read_scores(spec, context)
+    languages = [shown_languages(entry, spec, scores) for entry in spec["columns"]]
+    columns = [with_target(column, spec, scores) for column in expand_columns(spec, languages)]
     path = context.root / spec["published"] if "published" in spec else None
     published = PublishedNumbers(path, spec.get("published_scale", 1))
+    groups = [build_group(entry, columns, scores, published) for entry in spec["groups"]]
     errata = errata_of(context.root, spec["paper"], spec["item"])
-    used_errata = set()
-    chance: list[float | None] = [None] * len(columns)
-    groups = []
-    for entry in spec["groups"]:
-        settings = [setting_of(column, entry) for column in columns]
-        group = Group(entry["title"], settings, [])
-        published_setting = entry.get("published_setting", entry.get("setting") or settings[0])
-        for spec_row in entry["rows"]:
-            run, model = spec_row.get("run"), spec_row.get("published")
-            if run in context.absent and model is None:
-                continue
-            cells = [reproduced(column, spec_row, entry) for column in columns]
-            if model is not None:
-                note = spec_row.get("published_note")
-                for cell, value in zip(cells, published.values(published_setting, model, note, columns), strict=True):
-                    cell.published = value
-            row = Row(
-                label=spec_row["label"],
-                model=model,
-                run=run,
-                canonical=context.canonical(run, columns[0].task) if run in context.runs else run,
-                cells=cells,
-            )
-            for erratum in errata:
-                if erratum["row"] == f"{published_setting} / {model}":
-                    row.errata.append(erratum["explanation"])
-                    used_errata.add(id(erratum))
-            for index, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-                if not cell.values:
-                    continue
-                cell.summary = summarise(cell.values.values())
-                behind = {
-                    part: lookup(spec_row, part.task, setting_of(part, entry))
-                    for parts in column.parts or ((column,),)
-                    for part in parts
-                }
-                row.selection |= {
-                    (part.task, setting_of(part, entry)): one.selection for part, one in behind.items() if one.selection
-                }
-                row.layers |= {
-                    (part.task, setting_of(part, entry)): dict(one.layers) for part, one in behind.items() if one.layers
-                }
-                for part, one in behind.items():
-                    if seeds := seeds_at_chance(part, one):
-                        row.at_chance[part.task, setting_of(part, entry)] = seeds
-                    wanted = {*context.seeds(run), *one.expected_seeds}
-                    row.expected_seeds = max(row.expected_seeds, len(wanted))
-                    key, found = (part.task, setting_of(part, entry)), one.by_seed if column.parts else cell.values
-                    lacking = {*row.lacking.get(key, ()), *(wanted - set(found))}
-                    if lacking:
-                        row.lacking[key] = tuple(sorted(lacking))
-                cell.files = files_behind(column, spec_row, entry, cell.values)
-                own_chance = chance_of(column, behind)
-                if chance[index] is None:
-                    chance[index] = own_chance
-                cell.no_best = (
-                    run in context.untrained
-                    or any(seeds_at_chance(part, one) for part, one in behind.items())
-                    or any(part.language == GAP and not english_is_learnt(part, one) for part, one in behind.items())
-                    or (
-                        own_chance is not None
-                        and not column.less_is_better
-                        and cell.summary.mean <= own_chance + NOT_LEARNT
-                    )
-                )
-            group.rows.append(row)
+    for group in groups:
         mark_best(group, columns)
-        groups.append(group)
+        for row in group.rows:
+            row.errata = [e["explanation"] for e in errata if e["row"] == f"{group.published_setting} / {row.model}"]
+    of_rows = {f"{group.published_setting} / {row.model}" for group in groups for row in group.rows}
     of_item = [
         f"{e['row']}, {e['column']}: printed {e['printed']}, recomputed {e['recomputed']}; {e['explanation']}"
         for e in errata
-        if id(e) not in used_errata
+        if e["row"] not in of_rows
     ]
-    return Table(spec, context, columns, groups, chance, of_item)
+    table = Table(spec, context, columns, groups, [None] * len(columns), of_item)
+    for index in range(len(columns)):
+        known = (row.cells[index].chance for row in table.rows)
+        table.chance[index] = next((chance for chance in known if chance is not None), None)
+    return table
+
+
+def shown_languages(entry: dict, spec: dict, scores: Scores) -> list[str]:
+    """Those that a column names, or all that its scores have in any row."""
+    if entry["languages"] != SCALE_LANGUAGES:
+        return entry["languages"]
+    rows = [(row, column_setting(entry, group)) for group in spec["groups"] for row in group["rows"]]
+    of_rows = (scores.of(row, entry["task"], setting) for row, setting in rows)
+    return sorted({code for results in of_rows if results for code in results.languages(entry["metric"])})
+
+
+def with_target(column: Column, spec: dict, scores: Scores) -> Column:
+    """What is to be reached: the mean over seeds of the last value that each seed of the other run has."""
+    if column.reaches is None:
+        return column
+    group, row = row_of(spec, column.reaches)
+    results = scores.of(row, column.task, setting_of(column, group))
+    last: dict[int, float] = {}
+    for of_seed in (results.curves(column.metric, column.languages, "update") if results else {}).values():
+        last |= of_seed
+    return replace(column, target=statistics.fmean(last.values()) if last else None)
+
+
+def build_group(entry: dict, columns: list[Column], scores: Scores, published: PublishedNumbers) -> Group:
+    settings = [setting_of(column, entry) for column in columns]
+    group = Group(entry["title"], settings, [], entry.get("published_setting", entry.get("setting") or settings[0]))
+    for row in entry["rows"]:
+        model = row.get("published")
+        if row.get("run") in scores.context.absent and model is None:
+            continue
+        cells = [cell_of_row(column, row, entry, scores) for column in columns]
+        if model is not None:
+            printed = published.values(group.published_setting, model, row.get("published_note"), columns)
+            cells = [replace(cell, published=value) for cell, value in zip(cells, printed, strict=True)]
+        group.rows.append(build_row(row, entry, columns, cells, scores))
+    return group
+
+
+def cell_of_row(column: Column, row: dict, group: dict, scores: Scores) -> Cell:
+    """The reproduced numbers of a cell with what is to be known of them, or why there are none."""
+    cell = reproduced(column, row, group, scores)
+    if not cell.values:
+        return cell
+    behind = scores.behind(column, row, group)
+    summary, chance = summarise(cell.values.values()), chance_of(column, behind)
+    return replace(
+        cell,
+        summary=summary,
+        files=scores.files(column, row, group, cell.values),
+        chance=chance,
+        no_best=(
+            row["run"] in scores.context.untrained
+            or any(seeds_at_chance(part, results) for part, results in behind.items())
+            or any(part.language == GAP and not english_is_learnt(part, results) for part, results in behind.items())
+            or (chance is not None and not column.less_is_better and summary.mean <= chance + NOT_LEARNT)
+        ),
+    )
+
+
+def reproduced(column: Column, row: dict, group: dict, scores: Scores) -> Cell:
+    if column.parts and row.get("run"):
+        of_tasks = [[reproduced(part, row, group, scores) for part in parts] for parts in column.parts]
+        return cell_of_tasks([(parts[0], cells) for parts, cells in zip(column.parts, of_tasks, strict=True)])
+    context, setting = scores.context, setting_of(column, group)
+    if reason := why_missing(row, column.task, setting, context):
+        return Cell(reason=reason)
+    results = scores.of(row, column.task, setting)
+    if not results and row["run"] in context.borrowed:
+        lacks = f"run {row['run']} is not trained here, and has no such score in reference/"
+        return Cell(reason=f"{lacks}; add it to `runs`, or say --config runs=all")
+    return cell_of(column, results, context)
+
+
+def build_row(entry: dict, group: dict, columns: list[Column], cells: list[Cell], scores: Scores) -> Row:
+    """A row with what its notes say of the weights behind its cells."""
+    context, run = scores.context, entry.get("run")
+    canonical = canonical_run(context.config, run, columns[0].task) if run in context.runs else run
+    row = Row(entry["label"], entry.get("published"), run, canonical, cells)
+    for cell, column in zip(cells, columns, strict=True):
+        if not cell.values:
+            continue
+        for part, results in scores.behind(column, entry, group).items():
+            key = part.task, setting_of(part, group)
+            if results.selection:
+                row.selection[key] = results.selection
+            if results.layers:
+                row.layers[key] = dict(results.layers)
+            if seeds := seeds_at_chance(part, results):
+                row.at_chance[key] = seeds
+            wanted = {*seeds_of(context.config, run), *results.expected_seeds}
+            row.expected_seeds = max(row.expected_seeds, len(wanted))
+            there = results.by_seed if column.parts else cell.values
+            if lacking := {*row.lacking.get(key, ()), *(wanted - set(there))}:
+                row.lacking[key] = tuple(sorted(lacking))
+    return row
 
 
 def setting_of(column: Column, group: dict) -> str:
