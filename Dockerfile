@@ -8,7 +8,7 @@ FROM debian:bookworm-slim
 # The same packages as .ci/run installs.
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends \
-        g++ git make poppler-utils python3 python3-dev python3-venv \
+        git make poppler-utils python3 python3-venv \
         texlive-latex-base texlive-latex-recommended texlive-fonts-recommended lmodern \
     && rm -rf /var/lib/apt/lists/*
 

@@ -28,7 +28,7 @@
 #   make test-slurm   the same scale and interrupted trainings through a Slurm that is started on this machine, minutes
 #   make setup   only .venv        make lock  write requirements.lock again
 #
-# Needs Python 3.11 or newer with venv, make and a C++ compiler (g++: fasttext is compiled). PYTHON=python3.12 make chooses another.
+# Needs Python 3.11 or newer with venv, and make. PYTHON=python3.12 make chooses another Python.
 
 PYTHON ?= python3
 CORES ?= all
@@ -37,6 +37,8 @@ SNAKEMAKE := snakemake --cores $(CORES)
 RESULTS := tables results/index.html
 VENV := .venv
 STAMP := $(VENV)/.installed
+FREEZE = $(VENV)/bin/python -m pip freeze | sed 's/+[a-z0-9.]*$$//' | sort -f
+DEMO_STAMP := $(VENV)/.installed-for-demo
 TEST_STAMP := $(VENV)/.installed-for-tests
 
 SETTINGS = $(strip $(if $(SCALE),scale=$(SCALE)) $(CONFIG))
@@ -57,8 +59,8 @@ all: setup
 	$(call workflow,$(RESULTS))
 	@python workflow/scripts/afterwards.py --config $(SETTINGS)
 
-demo: setup
-	$(call workflow,results/index.html,scores_from=reference)
+demo: $(DEMO_STAMP)
+	$(call workflow,results/index.html,scores_from=reference engine=false)
 	@python workflow/scripts/afterwards.py --config $(SETTINGS) scores_from=reference
 
 help:
@@ -130,7 +132,7 @@ test-all: lint $(TEST_STAMP)
 test-slurm: $(TEST_STAMP)
 	python -m pytest -m slurm -rs tests/test_slurm.py
 
-lint: setup
+lint: $(TEST_STAMP)
 	ruff check workflow tests benchmarks
 	ruff format --check workflow tests benchmarks
 	snakefmt --check Snakefile workflow
@@ -138,16 +140,24 @@ lint: setup
 
 setup: $(STAMP)
 
+# Of the pins, $(1): whatever is in .venv already stays. The seconds are said, for they are what a newcomer waits for.
+define install
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "error: $$($(PYTHON) --version 2>&1 || echo no python3) is too old: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 2; }
+@$(PYTHON) -c 'import ensurepip, venv' || \
+  { echo "error: $(PYTHON) lacks the module venv: install it (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
+@echo "$(VENV): installs the pins of $(1), once; $(2)"
+@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/bin/python -m pip install --quiet --requirement $(1)
+endef
+
 $(STAMP): requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: $$($(PYTHON) --version 2>&1 || echo no python3) is too old: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 2; }
-	@$(PYTHON) -c 'import ensurepip, venv' || \
-	  { echo "error: $(PYTHON) lacks the module venv: install it (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
-	@command -v $${CXX:-g++} > /dev/null || command -v c++ > /dev/null || \
-	  { echo "error: no C++ compiler, and fasttext has no binary packages: install one (Debian and Ubuntu: apt-get install g++ python3-dev)" >&2; exit 2; }
-	@echo "$(VENV): installs the pins of requirements.lock, once; a few minutes, most of them for torch"
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --requirement requirements.lock
+	$(call install,requirements.lock,a minute or two where the network is fast: torch is large)
+	touch $@ $(DEMO_STAMP)
+
+# A part of requirements.lock, and nothing where that is installed.
+$(DEMO_STAMP): requirements-demo.lock
+	$(if $(wildcard $(STAMP)),,$(call install,requirements-demo.lock,half a minute where the network is fast))
 	touch $@
 
 # ErnieM is in no transformers that .venv can have beside today's: another one lies in a folder of its own.
@@ -157,10 +167,14 @@ $(TEST_STAMP): tests/requirements.txt tests/requirements-ernie-m.txt $(STAMP)
 	$(VENV)/bin/python -m pip install --quiet --no-deps --target $(VENV)/ernie-m --requirement tests/requirements-ernie-m.txt
 	touch $@
 
+# What requirements.txt asks for and everything below it; and of these versions what the demo asks for.
 lock:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-demo
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --requirement requirements.txt
-	{ echo '# Written by `make lock` from requirements.txt; `make setup` installs it.'; \
-	  $(VENV)/bin/python -m pip freeze | sed 's/+[a-z0-9.]*$$//' | sort -f; } > requirements.lock
-	touch $(STAMP)
+	{ echo '# Written by `make lock` from requirements.txt; `make setup` installs it.'; $(FREEZE); } > requirements.lock
+	$(PYTHON) -m venv $(VENV)-demo
+	$(VENV)-demo/bin/python -m pip install --quiet --requirement requirements-demo.txt --constraint requirements.lock
+	{ echo '# Written by `make lock` from requirements-demo.txt; `make demo` installs it.'; $(subst $(VENV),$(VENV)-demo,$(FREEZE)); } > requirements-demo.lock
+	rm -rf $(VENV)-demo
+	touch $(STAMP) $(DEMO_STAMP)

@@ -119,17 +119,18 @@ def test_outside_of_the_environment_one_line_says_how_to_enter_it(tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("answers", "compiler", "says"),
+    ("answers", "says"),
     [
-        ({"version_info": 1}, True, "error: Python 3.9.1 is too old: install Python 3.11 or newer"),
-        ({"ensurepip": 1}, True, "lacks the module venv: install it"),
-        ({}, False, "error: no C++ compiler"),
+        ({"version_info": 1}, "error: Python 3.9.1 is too old: install Python 3.11 or newer"),
+        ({"ensurepip": 1}, "lacks the module venv: install it"),
     ],
 )
-def test_what_set_up_lacks_is_one_line(tmp_path, answers, compiler, says):
-    """Before anything is installed. A Python that answers as an old one does, or without venv; no g++."""
+@pytest.mark.parametrize("what", ["setup", "demo"])
+def test_what_set_up_lacks_is_one_line(tmp_path, answers, says, what):
+    """Before anything is installed. A Python that answers as an old one does, or without venv."""
     (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text(encoding="utf-8"))
-    (tmp_path / "requirements.lock").write_text("")
+    for lock in ("requirements.lock", "requirements-demo.lock"):
+        (tmp_path / lock).write_text("")
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in ("sh", "make", "test", "echo", "env"):
@@ -139,12 +140,9 @@ def test_what_set_up_lacks_is_one_line(tmp_path, answers, compiler, says):
     text = "\n".join(["#!/bin/sh", 'case "$1" in --version) echo Python 3.9.1; exit 0;; esac', *lines, "exit 0", ""])
     (tools / "python3").write_text(text)
     (tools / "python3").chmod(0o755)
-    if compiler:
-        (tools / "g++").symlink_to("/bin/true")
     environment = not_of_another_make()
-    environment.pop("CXX", None)
     done = subprocess.run(
-        ["make", "setup"],
+        ["make", what],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -365,7 +363,8 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
 
 
 def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
-    (tmp_path / "Makefile").write_text((REPOSITORY / "Makefile").read_text(encoding="utf-8").replace(": setup", ":"))
+    text = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    (tmp_path / "Makefile").write_text(text.replace(": setup", ":").replace(": $(DEMO_STAMP)", ":"))
     for name in ("snakemake", "python"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -375,7 +374,7 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
         "smoke": "--config scale=smoke -- tables results/index.html",
         "pdf CONFIG=seeds=[1]": "--config seeds=[1] -- results/tables/all.pdf",
         "all": "tables results/index.html",
-        "demo": "--config scores_from=reference -- results/index.html",
+        "demo": "--config scores_from=reference engine=false -- results/index.html",
     }.items():
         done = subprocess.run(
             ["make", *words.split(), "CORES=2"], cwd=tmp_path, capture_output=True, text=True, check=True,

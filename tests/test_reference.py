@@ -174,10 +174,21 @@ def test_tables_from_the_reference_train_and_download_nothing(repository, tmp_pa
 
 
 @pytest.mark.e2e
-def test_the_reference_makes_the_same_document_twice(repository, tmp_path):
-    found = []
+def test_the_reference_makes_the_same_document_twice(repository, tmp_path, monkeypatch):
+    """And its page alone without torch."""
+    found, without_torch = [], tmp_path / "without-torch"
+    (without_torch / "torch").mkdir(parents=True)
+    (without_torch / "torch/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
     for name in ("one", "other"):
         tree = copy_tree(repository, tmp_path / name)
+        if name == "other":  # as `make demo` does, which installs no torch
+            monkeypatch.setenv("PYTHONPATH", str(without_torch))
+            snakemake(
+                tree, "--cores", "2", "--config", "scores_from=reference", "engine=false", "--", "results/index.html"
+            )
+            page = (tree / "results/index.html").read_text(encoding="utf-8")
+            assert "is left out here (engine: false)" in page and "veco/figure-01" not in page
+            monkeypatch.delenv("PYTHONPATH")
         snakemake(tree, "--cores", "2", "--config", "scores_from=reference")
         products = sorted([*tree.glob("results/tables/**/*"), *tree.glob("results/figures/**/*")])
         found.append({str(path.relative_to(tree)): path.read_bytes() for path in products if path.is_file()})

@@ -241,6 +241,13 @@ def settings_options(wildcards, output):
     ]
 
 
+def site_options(wildcards, output):
+    """The page alone may be without what the engine tells of itself."""
+    return settings_options(wildcards, output) + (
+        [] if PLAN.settings.get("engine", True) else ["--override=engine=false"]
+    )
+
+
 def line_counts(wildcards, output):
     """Upstream's files have known numbers of lines; the world's have any."""
     return "any" if WORLD else "upstream"

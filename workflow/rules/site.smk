@@ -132,7 +132,7 @@ rule make_site:
         code=code("make_site"),
         scale=SCALE,
         root=scores_root,
-        settings=settings_options,
+        settings=site_options,
         view=VIEW,
         compared=site_digest,
     shell:

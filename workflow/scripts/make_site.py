@@ -115,7 +115,11 @@ def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
 def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
     if "compare" not in spec:
         return html_table(build(spec, context), out)
-    return report.comparison_html.html_table(comparisons.build(spec, context))
+    counted = context.config.settings.get("engine", True)
+    comparison = comparisons.build(spec, context, counted)
+    if not counted:
+        comparison.notes.append("What the engine counts, parameters and FLOPs, is left out here (engine: false).")
+    return report.comparison_html.html_table(comparison)
 
 
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:

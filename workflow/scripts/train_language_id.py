@@ -1,7 +1,7 @@
 """Train a fastText language identifier on the raw text of all languages, each line labelled by the file that it is in.
 
 The labels are noisy, because raw files hold lines of other languages; they are mostly right, which is what a classifier
-needs. The bytes of the model depend on the text and the thresholds alone: fastText 0.9.3 starts from uninitialised
+needs. The bytes of the model depend on the text and the thresholds alone: fastText starts from uninitialised
 memory below ten threads and races above one, so it runs with one thread and with MALLOC_PERTURB_=255, by which glibc
 zero-fills what it hands out. glibc reads that variable when the process starts, so the script starts itself again if it
 is missing.

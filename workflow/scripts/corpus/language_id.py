@@ -1,6 +1,7 @@
 """The language of a line, by a fastText model: ours or lid.176."""
 
 import os
+import resource
 import signal
 from collections.abc import Sequence
 from typing import IO
@@ -9,7 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 
-SECONDS_TO_READ = 600  # a damaged model may be read without end
+SECONDS_TO_READ = 30  # of a processor: lid.176 takes one, and a damaged model may be read without end
 _PREFIX = len("__label__")
 _ROUNDING = 1e-3  # its own comparison with a least probability is that coarse
 
@@ -28,9 +29,8 @@ def killed_by(file: IO) -> str | None:
     if not child:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the C++ library says before it dies
-            signal.alarm(SECONDS_TO_READ)
-            model = fasttext.FastText._FastText(model_path=by_number(file))
-            model.f.multilinePredict(["a\n"], 1, 0.0, "strict")
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_TO_READ, SECONDS_TO_READ + 1))
+            fasttext.load_model(by_number(file)).predict(["a"])
         finally:
             os._exit(0)  # what it says in words is said again, and told
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -48,7 +48,7 @@ class LanguageId:
                 what = f"whoever reads it ends in {killer}"
                 raise UserError(f"{path}: not a fastText model ({what}); make or download it again")
             try:
-                self.model = fasttext.FastText._FastText(model_path=by_number(file))
+                self.model = fasttext.load_model(by_number(file))
             except (ValueError, RuntimeError, MemoryError) as error:
                 what = str(error).replace(by_number(file), "it")
                 raise UserError(f"{path}: not a fastText model ({what}); make or download it again") from None
@@ -58,12 +58,8 @@ class LanguageId:
         return f"__label__{label}" in self.model.get_labels()
 
     def predict(self, lines: Sequence[str], least: float = 0.0) -> list[list[tuple[str, float]]]:
-        """Of each line (label, probability), best first, of the candidates that reach `least`: fewer are found sooner.
-
-        fastText 0.9.3's predict fails under NumPy 2, its inner one does not.
-        """
-        texts = [line.replace("\n", " ") + "\n" for line in lines]
-        found = self.model.f.multilinePredict(texts, self.candidates, least, "strict")
+        """Of each line (label, probability), best first, of the candidates that reach `least`: fewer are faster."""
+        found = self.model.predict([line.replace("\n", " ") for line in lines], self.candidates, least)
         return [
             [(label[_PREFIX:], min(1.0, float(probability))) for label, probability in zip(*candidates, strict=True)]
             for candidates in zip(*found, strict=True)

@@ -24,7 +24,9 @@ def select(settings: dict, specs: dict[str, dict]) -> dict[str, dict]:
     return {
         item: spec
         for item, spec in specs.items()
-        if (papers is None or spec["paper"] in papers) and (items is None or item in items)
+        if (papers is None or spec["paper"] in papers)
+        and (items is None or item in items)
+        and (settings.get("engine", True) or "diagram" not in spec)
     }
 
 
@@ -39,6 +41,8 @@ def check_filters(config: Config, specs: dict[str, dict], written: str, overridd
     for index, run in enumerate([] if chosen == "all" else chosen or []):
         check_known(run, config.runs, f"{shown['runs']}, runs[{index}]", "run")
     if specs and not select(settings, specs):
+        if select(settings | {"engine": True}, specs):
+            raise UserError(f"{shown['items']}, items and engine: the engine draws these; take engine=false out")
         raise UserError(f"{shown['items']}, papers and items: no table or figure is of both; take one of the two out")
 
 

@@ -191,7 +191,10 @@ def cause(job: Job) -> str:
         if ours:
             return ours[0]
         if lines:
-            return f"error: {lines[-1].strip()}"
+            last = lines[-1].strip()
+            if last.startswith("ModuleNotFoundError: "):  # after `make demo` alone, or in a Python of one's own
+                last += "; `make setup` installs all of requirements.lock"
+            return f"error: {last}"
     return (
         "error: it ended without a word. Killed, perhaps for want of memory: give it more under `resources` of the "
         "scale, or run fewer jobs at once (CORES=1 make)"
