@@ -18,6 +18,7 @@
 #
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
+#   make curves  the losses of trainings, under way or ended, for TensorBoard (TO=wandb: Weights & Biases; FOLLOW=1 goes on)
 #   make open    the page of results in a browser
 #   make unlock  after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
 #
@@ -52,7 +53,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo real help table train compare new-run new-table status open smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
+.PHONY: all demo real help table train compare new-run new-table status curves open smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -89,6 +90,9 @@ new-table: setup
 
 status: setup
 	@python workflow/scripts/status.py
+
+curves: setup
+	@python workflow/scripts/curves.py --scale $(SHOWN_SCALE) --to $(or $(TO),tensorboard) $(if $(FOLLOW),--follow)
 
 open: setup
 	@test -f results/index.html || { echo "error: no results/index.html yet: make demo" >&2; exit 2; }
