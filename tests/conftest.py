@@ -1,4 +1,6 @@
+import fcntl
 import os
+import pickle
 import random
 import sys
 from collections import defaultdict
@@ -6,11 +8,41 @@ from pathlib import Path
 
 import pytest
 
+from trees import copy_tree, snakemake
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: tests run beside each other, one on each core
 
 pytest_plugins = ("progress", "pytester")
+
+
+def remember_the_configuration() -> None:
+    """A file that was read and found right is not read and checked again while its text and its schema are the same:
+    of some 270 files a test changes one. What is wrong is looked at, and said, each time."""
+    from common import yamlfiles
+    from plan.schemas import Schemas
+
+    parse, check = yamlfiles.parse_yaml, Schemas.check
+    parsed: dict[tuple[str, str], bytes] = {}
+    right: set[tuple] = set()
+
+    def parse_yaml(text: str, shown: str) -> object:
+        if (text, shown) not in parsed:
+            parsed[text, shown] = pickle.dumps(parse(text, shown))
+        return pickle.loads(parsed[text, shown])
+
+    def check_once(self: Schemas, value: object, kind: str, shown: str, partial: bool = False) -> None:
+        path = self.folder / f"{kind}.schema.json"
+        known = (path.read_bytes() if path.is_file() else None, kind, partial, pickle.dumps(value))
+        if known not in right:
+            check(self, value, kind, shown, partial)
+            right.add(known)
+
+    yamlfiles.parse_yaml, Schemas.check = parse_yaml, check_once
+
+
+remember_the_configuration()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +68,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def smoke(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with all of scale smoke, computed for real, once for all files and processes: copy it before a change."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    tree, whole = shared / "smoke", shared / "smoke.whole"
+    with open(shared / "smoke.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            assert not tree.exists(), "it failed in another process, which says why"
+            copy_tree(repository, tree)
+            snakemake(tree, "--cores", "2", "--config", "scale=smoke")
+            whole.touch()
+    return tree
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,20 @@
 """Which test files are done, what comes next, and how long is left: a pytest plugin for the whole suite.
 
-tests/durations.tsv says how long each file took when it was last written, by `python -m pytest --write-durations`. The
-longest files are begun first, so that no core waits for the last of them; files that are not in it are begun before.
+tests/durations.tsv says how many seconds of a core each file took, its processes with it, when it was last written:
+by `python -m pytest --write-durations`, on a busy machine too. The longest files are begun first, so that no core waits
+for the last of them; files that are not in it are begun before.
 """
 
 import os
+import resource
 import time
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+import ready
 
 DURATIONS = Path(__file__).with_name("durations.tsv")
 FEW = 20  # files; who asked for so few sees what pytest says
@@ -49,6 +54,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-known.get(item.path.name, float("inf")), item.path.name))
 
 
+def used() -> float:
+    """Seconds of a core that this process has taken, those that it has waited for, and those of ready.py."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both) + sum(map(ready.used, ready.SERVERS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    item.user_properties.append(("used before", used()))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Generator[None, pytest.TestReport, object]:
+    """Each of setup, call and teardown says what it took: a process of pytest-xdist tells it to the first."""
+    report = yield
+    (name, before), now = item.user_properties.pop(), used()
+    item.user_properties.append((name, now))
+    report.user_properties = [("used", now - before)]
+    return report
+
+
 class Progress:
     def __init__(self, config: pytest.Config):
         self.config = config
@@ -79,7 +106,7 @@ class Progress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = file_of(report.nodeid)
-        self.seconds[name] += report.duration
+        self.seconds[name] += dict(report.user_properties).get("used", 0)
         self.failed[name] += report.failed
         if report.when != "teardown":
             return

@@ -18,6 +18,7 @@ import yaml
 
 import bill
 import pretrain
+import ready
 from billing import jobs
 from billing import pricing as billing
 from billing.machines import MACHINES, Rate, choose_rate, load_machines
@@ -267,7 +268,7 @@ rule third:
 
 
 def snakemake(folder: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "all", "--", *arguments]
+    command = [ready.python(), "-m", "snakemake", "--cores", "1", "--quiet", "all", "--", *arguments]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
 
 

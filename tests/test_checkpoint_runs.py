@@ -11,7 +11,7 @@ import torch
 import zstandard
 
 from engine.checkpoint import load_weights
-from trees import copy_tree, edit, planned, snakemake
+from trees import edit, planned, snakemake
 
 pytestmark = pytest.mark.e2e
 
@@ -64,10 +64,10 @@ def bert(folder: Path, lines: list[str]) -> int:
 
 
 @pytest.fixture(scope="module")
-def built(repository, tmp_path_factory) -> Path:
+def built(smoke, tmp_path_factory) -> Path:
     """XLM-R trained and exported, its folder and a BERT as somebody's checkpoints, and the tables that show them."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    tree = copy_tree(repository, tmp_path_factory.mktemp("checkpoints") / "tree")
+    tree = Path(shutil.copytree(smoke, tmp_path_factory.mktemp("checkpoints") / "tree", symlinks=True))
     exported = "results/smoke/exported/xlm-r/seed-1"
     snakemake(tree, "--cores", "2", "--config", "scale=smoke", "runs=[xlm-r]", "--", exported, *ASKED)
     shutil.copytree(tree / exported, tree / "checkpoints/mine")

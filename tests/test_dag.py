@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import ready
 from plan.claimed import all_needs
 from plan.load import load_config
 from trees import copy_tree, edit, planned, rule_blocks, snakemake
@@ -537,7 +538,7 @@ def test_every_script_answers_help_and_knows_no_snakemake(repository):
         path = repository / re.search(r"workflow/scripts/\w+\.py", block).group(0)
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(?:import|from) snakemake", text, re.MULTILINE), path
-        done = subprocess.run([sys.executable, str(path), "--help"], capture_output=True, text=True, check=False)
+        done = subprocess.run([ready.python(), str(path), "--help"], capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "usage:" in done.stdout, f"{name}: {done.stderr[-500:]}"
 
 

@@ -25,6 +25,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import pretrain
+import ready
 import score
 import summarise_training
 from common.atomic import SUMS, atomic_folder, atomic_path, check_folder, write_json, write_sealed, write_text
@@ -69,7 +70,7 @@ class Disk:
             free = shutil.disk_usage(self.folder).free
             ballast.write_bytes(bytes(max(0, free - room)))
         try:
-            words = [sys.executable, *map(str, arguments)]
+            words = [sys.executable if limit else ready.python(), *map(str, arguments)]
             return subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, preexec_fn=limit, timeout=600)
         finally:
             ballast.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ def collected(pytester, *arguments: str) -> list[str]:
 
 
 def test_of_a_family_the_same_sample_is_drawn_and_all_with_whole(pytester, repository, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(repository / "tests"))
+    monkeypatch.setenv("PYTHONPATH", f"{repository}/tests:{repository}/workflow/scripts")
     for name in ("conftest.py", "progress.py"):
         pytester.path.joinpath(name).write_text((repository / "tests" / name).read_text(encoding="utf-8"))
     pytester.makeini("[pytest]\nmarkers = sampled(n)")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ready
+
 
 def tracked(repository: Path) -> list[str]:
     """Files of the repository: tracked ones, and new ones that git would take."""
@@ -23,13 +25,14 @@ def copy_tree(repository: Path, to: Path) -> Path:
 
 
 def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
-    # The rules call `python`: the one that runs the tests, and its snakemake.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """The rules call `python`: the one that runs the tests, with what it imports read before (ready.py)."""
+    folders = (str(ready.commands()), str(Path(sys.executable).parent), os.environ["PATH"])
+    # All of Snakemake's own words: those of the profile are tested in test_daily.py. The rest is the profile's.
+    own = ["--workflow-profile", "none", "--scheduler", "greedy", "--max-jobs-per-timespan", "1000/5s"]
     done = subprocess.run(
-        # all of Snakemake's own words: those of the profile are tested in test_daily.py
-        [sys.executable, "-m", "snakemake", "--workflow-profile", "none", "--scheduler", "greedy", *arguments],
+        ["python", "-m", "snakemake", *own, *arguments],
         cwd=tree,
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, "PATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -16,21 +16,14 @@ def local_imports(script: str | Path) -> list[str]:
     Snakemake sees an edit of a job's script, which is an input, but not of what the script imports. The words
     over a room are left out: nothing in them runs.
     """
-    folder = Path(script).parent
     found: set[Path] = set()
     todo = [Path(script)]
     while todo:
         path = todo.pop()
-        if path in found or not path.is_file():
-            continue
-        if path.name != "__init__.py" or not _DOCSTRING.fullmatch(path.read_text(encoding="utf-8")):
+        if path not in found:
             found.add(path)
-        for name in _imported_names(path):
-            parts = name.split(".")
-            for depth in range(1, len(parts) + 1):
-                base = folder.joinpath(*parts[:depth])
-                todo += [candidate for candidate in (base.with_suffix(".py"), base / "__init__.py")]
-    return sorted(str(path) for path in found if path != Path(script))
+            todo += _imported_files(path, Path(script).parent)
+    return sorted(str(path) for path in found if path != Path(script) and not _says_nothing(path))
 
 
 def code_digest(script: str | Path) -> str:
@@ -52,12 +45,22 @@ _DOCSTRING = re.compile(r'\s*(?:"""[^"]*"""\s*)?')
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
+# Each file is looked at once, and not for each of the forty scripts that import it.
 @cache
-def _imported_names(path: Path) -> set[str]:
+def _imported_files(path: Path, folder: Path) -> list[Path]:
+    """The files below a folder that a file may import."""
     names: set[str] = set()
     for package, members, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
         if package:
             names.add(package)
             names |= {f"{package}.{member}" for member in _NAME.findall(members)}
         names |= set(_NAME.findall(plain))
-    return names
+    parts = [name.split(".") for name in names]
+    bases = {folder.joinpath(*own[:depth]) for own in parts for depth in range(1, len(own) + 1)}
+    candidates = [candidate for base in bases for candidate in (base.with_suffix(".py"), base / "__init__.py")]
+    return [candidate for candidate in candidates if candidate.is_file()]
+
+
+@cache
+def _says_nothing(path: Path) -> bool:
+    return path.name == "__init__.py" and bool(_DOCSTRING.fullmatch(path.read_text(encoding="utf-8")))

@@ -1,0 +1,206 @@
+"""A `python` that has read its libraries already, for tests that start hundreds of short processes.
+
+Each script of the workflow that is started reads torch first, 1.7 seconds of a core, and Snakemake its own modules.
+Here one process reads them, and for every call of `python script ...` or `python -m snakemake ...` it forks one that
+goes on with that script: its own file and all of this repository's modules are read as ever, from the tree that is
+asked. `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its
+start (another hash seed, more threads) gets an ordinary process, as does every other module.
+"""
+
+import array
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+from functools import cache
+from pathlib import Path
+
+LIBRARIES = ("torch", "torch._dynamo", "torch.distributed.tensor", "numpy", "zstandard", "yaml", "matplotlib.pyplot")
+LIBRARIES += ("snakemake.cli", "jsonschema")
+# Read once, by Python or a library.
+AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
+AT_START += ("LC_", "TZ")
+
+# What is called: it hands over its words, folder, environment and open files, passes signals on, and ends as the fork
+# ends.
+CLIENT = """#!{python} -IS
+import os, sys
+environment = dict(os.environ)
+words = sys.argv[1:]
+ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or (words and words[0].endswith(".py"))
+at_start = {{name: value for name, value in environment.items() if name.startswith({names})}}
+if not ours or at_start != {at_start}:
+    os.execv({python!r}, [{python!r}, *words])
+import array, json, signal, socket
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+request = json.dumps([words, os.getcwd(), environment, os.umask(0)]).encode()
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, frame: server.sendall(bytes([number])))
+server.sendmsg([len(request).to_bytes(8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+server.sendall(request)
+answer = server.recv(2)
+if len(answer) < 2:
+    sys.exit("the process of tests/ready.py is gone")
+if answer[0]:
+    if answer[0] != signal.SIGKILL:
+        signal.signal(answer[0], signal.SIG_DFL)
+    os.kill(os.getpid(), answer[0])
+os._exit(answer[1])
+"""
+
+
+def at_start(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+
+
+@cache
+def commands() -> Path:
+    """A folder with `python`; the process behind it lives until this one ends."""
+    folder = Path(tempfile.mkdtemp(prefix="ready-"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(
+        [sys.executable, __file__, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    SERVERS.append(server.pid)
+
+    def end() -> None:
+        server.stdin.close()
+        server.wait()
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+    atexit.register(end)
+    assert server.stdout.readline() == b"ready\n"
+    return folder
+
+
+def python() -> str:
+    """What stands for `python` in a command, and for `sys.executable` where no process is killed or looked at."""
+    return str(commands() / "python")
+
+
+SERVERS: list[int] = []  # their pids
+
+
+def used(server: int) -> float:
+    """Seconds of a core that it and all that it forked took: they are no children of ours."""
+    ticks = Path(f"/proc/{server}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:15]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def whole(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += connection.recv(size - len(found)) or sys.exit("half a request")
+    return found
+
+
+def serve(listener: socket.socket) -> list[str]:
+    """Fork for each request; returns, in the fork, the words that it was called with."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # a fork's pidfd: its pid and who waits for it
+    while True:
+        waiting = {connection.fileno(): pidfd for pidfd, (_, connection) in running.items()}
+        for ready in select.select([0, listener, *running, *waiting], [], [])[0]:
+            if ready == 0:  # who started this is gone
+                for pid, _ in running.values():
+                    os.kill(pid, signal.SIGKILL)
+                os._exit(0)
+            elif ready is listener:
+                connection, _ = listener.accept()
+                size, files, *_ = connection.recvmsg(8, socket.CMSG_SPACE(12))
+                words, folder, environment, umask = json.loads(whole(connection, int.from_bytes(size)))
+                opened = array.array("i", files[0][2])
+                pid = os.fork()
+                if pid:
+                    for file in opened:
+                        os.close(file)
+                    running[os.pidfd_open(pid)] = (pid, connection)
+                    continue
+                for number, file in enumerate(opened):
+                    os.dup2(file, number)
+                for file in (*opened, *running, *waiting, connection.fileno(), listener.fileno()):
+                    with contextlib.suppress(OSError):
+                        os.close(file)
+                os.chdir(folder)
+                os.umask(umask)
+                os.environ.clear()
+                os.environ.update(environment)
+                return words
+            elif ready in running:
+                pid, connection = running.pop(ready)
+                status = os.waitpid(pid, 0)[1]
+                with contextlib.suppress(OSError):
+                    connection.sendall(bytes([os.WTERMSIG(status), os.WEXITSTATUS(status)]))
+                connection.close()
+                os.close(ready)
+            elif waiting.get(ready) in running:
+                pid, connection = running[waiting[ready]]
+                told = connection.recv(1)
+                os.kill(pid, told[0] if told else signal.SIGKILL)
+
+
+def main() -> None:
+    folder, started = Path(sys.argv[1]), at_start(dict(os.environ))
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "socket"))
+    listener.listen(64)
+    client = CLIENT.format(python=sys.executable, names=AT_START, at_start=started, address=str(folder / "socket"))
+    (folder / "python").write_text(client, encoding="utf-8")
+    (folder / "python").chmod(0o755)
+    gc.collect()
+    gc.freeze()
+    print("ready", flush=True)
+    status = 0
+    words = serve(listener)
+    try:
+        go_on(words)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:
+        sys.excepthook(*sys.exc_info())
+        status = 1
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    # What Python does at its end, but for taking each module apart: half a second, of what was read before.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 255)
+
+
+def go_on(words: list[str]) -> None:
+    """As `python` does with these words."""
+    del sys.modules["__main__"]
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    if words[0] == "-m":
+        sys.argv, sys.path[0] = words[1:], os.getcwd()
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        return
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    if words[0] == "-c":
+        sys.argv, sys.path[0], code = ["-c", *words[2:]], "", words[1]
+    else:
+        sys.argv, sys.path[0], code = words, str(Path(words[0]).resolve().parent), Path(words[0]).read_bytes()
+        module.__file__ = words[0]
+    exec(compile(code, words[0], "exec"), module.__dict__)
+
+
+if __name__ == "__main__":
+    main()
