@@ -34,10 +34,10 @@ def remember_the_configuration() -> None:
 
     def check_once(self: Schemas, value: object, kind: str, shown: str, partial: bool = False) -> None:
         path = self.folder / f"{kind}.schema.json"
-        known = (path.read_bytes() if path.is_file() else None, kind, partial, pickle.dumps(value))
+        known = (path.read_bytes(), kind, partial, pickle.dumps(value)) if path.is_file() else None
         if known not in right:
             check(self, value, kind, shown, partial)
-            right.add(known)
+            right.update([known] if known else [])
 
     yamlfiles.parse_yaml, Schemas.check = parse_yaml, check_once
 

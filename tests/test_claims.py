@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 import yaml
 
 import evaluate_claims
+import made_up
 import make_ledger
 import plan.check_claims
 import report.verdicts
 from common.errors import UserError
-from made_up import entry, write_score
+from made_up import entry
 from plan import claims
 from plan.check_claims import check_claims, differences
 from plan.claimed import all_needs, claim_needs, untestable
@@ -245,9 +247,19 @@ RUNS = {"good": "ernie-m-base", "bad": "xlm-r", "third": "infoxlm-base"}
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ru", "zh")
 
 
-@pytest.fixture(scope="module")
-def config(repository):
-    return load_config(repository, {"scale": "mini", "runs": "all"})
+@cache
+def mini():
+    return load_config(Path(__file__).parents[1], {"scale": "mini", "runs": "all"})
+
+
+@pytest.fixture
+def config():
+    return mini()
+
+
+def write_score(*given, config=None, **more):
+    """As a job of mini would have written it, or of another configuration."""
+    return made_up.write_score(*given, config=config or mini(), **more)
 
 
 @pytest.fixture
@@ -264,7 +276,7 @@ def judge(config, roots, **claim):
     return evaluate(config, Evidence(config, *roots), claim)
 
 
-def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0):
+def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0, config=None):
     """XNLI with items: in each language the first so many are right; English is `gap` better."""
     for seed in range(1, seeds + 1):
         scores, kept = [], {}
@@ -272,7 +284,7 @@ def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0)
             right = round((mean + of_seeds * (seed - 2) + (gap if code == "en" else 0)) * items / 100)
             scores.append(entry(code, 100 * right / items))
             kept[code] = {"accuracy": packed_items([(float(i < right), 1) for i in range(items)])}
-        path = write_score(root, run, "xnli", "cross-lingual-transfer", seed, scores, rule="en_dev")
+        path = write_score(root, run, "xnli", "cross-lingual-transfer", seed, scores, rule="en_dev", config=config)
         path.write_text(json.dumps({**json.loads(path.read_text()), "items": kept}))
 
 
@@ -555,15 +567,15 @@ def test_a_checkpoint_has_one_number_but_where_it_is_fine_tuned(repository, tmp_
     shutil.copytree(repository / "config", tmp_path / "config")
     (tmp_path / "config/runs/mine.yaml").write_text(CHECKPOINT, encoding="utf-8")
     own = load_config(tmp_path, {"scale": "mini", "runs": "all"})
-    write_items(roots[0], "mine", seeds=1, mean=mean)
-    write_items(roots[0], "xlm-r", mean=60, of_seeds=1)
+    write_items(roots[0], "mine", seeds=1, mean=mean, config=own)
+    write_items(roots[0], "xlm-r", mean=60, of_seeds=1, config=own)
     result = judge(own, roots, better={"run": "mine", "than": "xlm-r", **XNLI})
     assert (result.verdict, result.reason) == ("undecided", "1 pre-training; at least 3 are needed")
     assert result.measured[0].seeds == [1]
     for run, of_seeds in (("mine", [mean]), ("xlm-r", [59, 60, 61])):
         for seed, value in enumerate(of_seeds, start=1):
             scores = [entry(code, value, "accuracy", 0.25, 2, "both") for code in ("ar", "de")]
-            write_score(roots[0], run, "tatoeba", "zero-shot-retrieval", seed, scores)
+            write_score(roots[0], run, "tatoeba", "zero-shot-retrieval", seed, scores, config=own)
     test = {"task": "tatoeba", "metric": "accuracy", "setting": "zero-shot-retrieval", "languages": ["ar", "de"]}
     result = judge(own, roots, better={"run": "mine", "than": "xlm-r", **test})
     assert (result.verdict, result.measured[0].seeds) == (decided, [1, 2, 3])
@@ -1065,7 +1077,7 @@ def test_other_shapes_of_the_file(repository, tmp_path):
     for content, message in (
         ({"claims": [GOOD, GOOD]}, "claim good: this id stands twice"),
         ({"claim": [GOOD]}, "must hold the key 'claims'"),
-        ({"claims": [GOOD], "tie": "much"}, "tie: must be a number of points, 0 or more, is 'much'"),
+        ({"claims": [GOOD], "tie": "much"}, "tie: must be a number of points, 0 to 100, is 'much'"),
         ({"claims": ["good"]}, "claim number 1: must be a mapping"),
     ):
         file.write_text(yaml.safe_dump(content))

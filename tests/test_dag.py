@@ -53,7 +53,7 @@ for path in [path for paths in values.values() for path in paths]:
         path.write_text("{name} " + str(path))
 """
 
-IMPORT = re.compile(r"^(?:import|from) .*$", re.MULTILINE)
+IMPORT = re.compile(r"^(?:import|from) (?:[^(\n]*\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def specs(tree: Path, kind: str) -> dict[str, int]:

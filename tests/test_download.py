@@ -484,6 +484,13 @@ def test_a_chunked_body_without_end_stops_at_the_known_size(server, tmp_path):
     assert sum(path.stat().st_size for path in (tmp_path / "other").rglob("*") if path.is_file()) <= 2 * len(BODY)
 
 
+def test_a_length_beyond_every_disk_turns_to_the_next_source(server, tmp_path, capsys):
+    """Where no size is known the server may lie; a known one that does not fit is the user's to mend."""
+    server.plan = {"/f": [raw(OK + b"Content-Length: 99999999999999999\r\n\r\nab")], "/good": [whole()]}
+    fetch(row(server.url("/f"), [server.url("/good")], known=False), tmp_path)
+    assert "99999999999999999 bytes are to come and fewer are free; make room" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("answer", "endless", "pause"),
     [

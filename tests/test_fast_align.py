@@ -21,6 +21,7 @@ from engine import ibm2
 from engine.alignments import diagonal, error_rate
 from plan.claimed import all_needs, all_score_paths
 from plan.data import data_of_runs
+from plan.evidence import score_hash
 from plan.load import load_config
 from plan.needs import canonical_run, unfit
 from plan.recipes import resolve_recipe, task_languages
@@ -249,7 +250,8 @@ def test_a_table_says_why_an_aligner_has_no_score_of_another_task(repository, tm
     about = {"run": "fast-align", "task": "word-alignment", "setting": SETTING, "seed": 1, "scale": "mini"}
     entry = {"metric": "error-rate", "n": 150, "chance": 50.0, "layer": None, "direction": None}
     entries = [{**entry, "language": code, "value": value} for code, value in (("de", 10.0), ("fr", 5.0))]
-    path.write_text(json.dumps({**about, "task_version": 1, "run_hash": "h", "scores": entries}))
+    found = score_hash(context.config, "fast-align", "word-alignment", SETTING)
+    path.write_text(json.dumps({**about, "task_version": 1, "run_hash": found, "scores": entries}))
     table = build(tables["parallax/tasks-retrieval"], context)
     (row,) = (row for row in table.rows if row.run == "fast-align")
     *others, aligned = row.cells

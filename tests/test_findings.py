@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import made_up
+from plan.evidence import score_hash
 from plan.load import load_config
 from report import findings, findings_html
 from report.findings import Task
@@ -19,8 +20,8 @@ def config(repository):
 
 
 @pytest.fixture
-def scores(tmp_path) -> Path:
-    made_up.write_all(tmp_path / "scores")
+def scores(config, tmp_path) -> Path:
+    made_up.write_all(tmp_path / "scores", config=config)
     return tmp_path / "scores"
 
 
@@ -46,11 +47,13 @@ def test_the_best_is_the_one_with_the_best_scores(config, scores):
 
 def test_other_scores_say_otherwise(config, scores):
     """Nothing is written by hand: with the scores of the two exchanged, so is what is found."""
+    hashes = {run: score_hash(config, run, "xnli", "cross-lingual-transfer") for run in ("xlm", "xlm-r")}
     for one, other in (("xlm", "xlm-r"), ("xlm-r", "xlm")):
         made_up_of = scores.parent / "exchanged" / other
         shutil.copytree(scores / one, made_up_of)
         for path in made_up_of.rglob("*.json"):
-            path.write_text(path.read_text().replace(f'"run": "{one}"', f'"run": "{other}"'))
+            text = path.read_text().replace(f'"run": "{one}"', f'"run": "{other}"')
+            path.write_text(text.replace(hashes[one], hashes[other]))
     again = found(config, scores.parent / "exchanged")
     task = by_heading(again)["XNLI"]
     assert (again.best(task), again.beaten(task, "xlm-r")) == ("xlm-r", ["xlm"])
@@ -89,7 +92,7 @@ def test_an_error_rate_is_better_when_it_is_lower(config, tmp_path):
     for run, rate in (("xlm", 20.0), ("xlm-r", 30.0)):
         for seed in made_up.SEEDS:
             entries = [made_up.entry(code, rate + seed / 10, "error-rate") for code in ("de", "fr", "hi", "ru", "es")]
-            made_up.write_score(tmp_path, run, "word-alignment", "zero-shot-retrieval", seed, entries)
+            made_up.write_score(tmp_path, run, "word-alignment", "zero-shot-retrieval", seed, entries, config=config)
     one = found(config, tmp_path)
     [task] = one.tasks
     assert task.less_is_better and one.best(task) == "xlm"

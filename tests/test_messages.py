@@ -96,6 +96,27 @@ def test_every_script_ends_by_the_one_entry_point(repository):
         assert "traceback" not in text, path
 
 
+def test_docs_name_tests_that_exist_and_messages_that_are_printed(repository):
+    """docs/faults.md: a row's tests are there, and some words of each of its messages stand in our code."""
+    scripts = sorted((repository / "workflow").rglob("*.py"))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # a message of several lines
+    tests = {path.name: path.read_text(encoding="utf-8") for path in (repository / "tests").rglob("*.py")}
+    rows = [line.strip("| ").split(" | ") for line in (repository / "docs/faults.md").read_text("utf-8").splitlines()]
+    named = 0
+    for row in rows:
+        for name in re.findall(r"((?:test_\w+|kill)\.py)\b", " ".join(row)):
+            assert name in tests, f"docs/faults.md names {name}"
+        for name in re.findall(r"`(test_\w+)`", " ".join(row)):
+            assert any(f"def {name}(" in text for text in tests.values()), f"docs/faults.md names {name}"
+            named += 1
+        for message in re.findall("`([^`]+)`", row[2]) if len(row) == 3 and "test_" in row[1] else ():
+            pieces = [message[start : start + 10] for start in range(len(message) - 9)]
+            pieces = [piece for piece in pieces if re.fullmatch("[A-Za-z ,;:()]+", piece)]
+            assert not pieces or any(piece in code for piece in pieces), f"docs/faults.md: nobody says {message!r}"
+    assert named > 50
+
+
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 

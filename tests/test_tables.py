@@ -390,7 +390,7 @@ def best_of(
     ]
     name = GAP if metric == GAP else AVERAGE
     column = make_column({"task": "xnli", "metric": metric, "languages": ["en"]}, name, ["en"])
-    mark_best(Group("", [""], rows), [column])
+    mark_best(Group("", [""], rows, ""), [column])
     return [row.cells[0].best for row in rows]
 
 
@@ -510,11 +510,12 @@ def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
 
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
     """The plan leaves out files that the repository does not have; a row still knows how many seeds there should be."""
-    for seed in (1, 3):
-        made_up.write_score(tmp_path, "xlm-r", "xnli", "cross-lingual-transfer", seed, [made_up.entry("en", 60.0)])
     context, specs, _ = load_context(
         repository / "config/config.yaml", "mini", tmp_path, ["scores_from=reference", "items=[ernie-m/table-01]"]
     )
+    for seed in (1, 3):
+        need, english = ("xlm-r", "xnli", "cross-lingual-transfer"), [made_up.entry("en", 60.0)]
+        made_up.write_score(tmp_path, *need, seed, english, config=context.config)
     rows = build(specs["ernie-m/table-01"], context).groups[0].rows
     [row] = [row for row in rows if row.run == "xlm-r"]
     assert row.lacking == {("xnli", "cross-lingual-transfer"): (2,)} and row.expected_seeds == 3
@@ -728,7 +729,7 @@ def test_an_average_over_tasks_is_taken_of_each_seed_and_only_from_all_tasks(rep
         values = {"xnli": {"accuracy": [accuracy]}, "mlqa": {"f1": [f1], "exact-match": [em]}}
         languages = write_tasks(scores, "xlm-r", values, seed)[:1]
     write_tasks(scores, "xlm", {"xnli": {"accuracy": [60.0]}})
-    table = build(xtreme_spec(tasks, languages), every_task(repository, scores))
+    table = build(xtreme_spec(tasks, languages), every_task(repository, scores, seeds=(1, 2)))
     cell, other = (row.cells[0] for row in table.rows)
     assert (cell.summary.mean, cell.summary.n) == (53.0, 2)  # 50 and 56
     assert cell.summary.std == pytest.approx(18**0.5)
@@ -865,19 +866,18 @@ def test_a_row_shows_the_model_of_each_language(repository, scores):
         for seed, value in enumerate(values, start=1):
             entries = [made_up.entry(code, value)]
             made_up.write_score(scores, "xlm-r", "xnli", f"translate-train-{code}", seed, entries)
-    made_up.write_score(scores, "xlm-r", "xnli", "translate-train", 1, [made_up.entry("fr", 1.0)])
-    (scores / "xlm-r/xnli/translate-train/seed-1.json").unlink()
+    context = every_task(repository, scores, seeds=(1, 2), each=("translate-train",))
     spec = small_spec()
     spec["groups"][0] |= {"setting": "translate-train", "published_setting": "cross-lingual-transfer"}
     spec["columns"][0]["languages"] = ["en", "de", "fr"]
-    table = build(spec, every_task(repository, scores))
+    table = build(spec, context)
     english, german, french, average = table.rows[0].cells
     assert (english.summary.mean, german.summary.mean) == (62.0, 51.0)
     assert french.reason == "language not evaluated at scale mini"
     assert average.summary.mean == 56.5 and average.partial == ("en", "de")
     assert average.summary.std == pytest.approx(4.5**0.5)  # of 55 and 58
     spec["columns"][0]["languages"] = "scale"
-    assert [column.language for column in build(spec, every_task(repository, scores)).columns] == ["de", "en", AVERAGE]
+    assert [column.language for column in build(spec, context).columns] == ["de", "en", AVERAGE]
 
 
 def test_a_table_wider_than_a_page_stands_in_panels_cut_between_tasks(repository, scores):

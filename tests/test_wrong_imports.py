@@ -1,10 +1,13 @@
 """Checkpoints without numbers, or with a config that means harm: refused at import, nothing is predicted by them."""
 
+import json
 import math
 import random
+import struct
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import import_checkpoint
 from common.errors import UserError
@@ -125,6 +128,74 @@ def test_200_strange_tokenizer_files_end_in_a_line_or_in_pieces():
             assert "\n" not in str(error)
         else:
             assert all(math.isfinite(piece.score) for piece in found.pieces)
+
+
+# --- files of weights ------------------------------------------------------------------------------------------------
+
+
+def tensors_of(header: dict | bytes, data: bytes = b"", length: int | None = None) -> bytes:
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+TENSOR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+LIES = [
+    *(
+        {"shape": [3]},
+        {"shape": [-1]},
+        {"shape": [10**18]},
+        {"shape": [2**32, 2**32]},
+        {"shape": [2.0]},
+        {"shape": "2"},
+    ),
+    *({"data_offsets": [8, 0]}, {"data_offsets": [0, 10**18]}, {"data_offsets": [-1, 7]}, {"data_offsets": [0, 16]}),
+    *({"dtype": "F31"}, {"dtype": 1}, {"shape": [1] * 100_000 + [3]}),
+]
+HEADERS = [tensors_of({"a": TENSOR | lie}, b"\0" * 8) for lie in LIES] + [
+    tensors_of({"a": TENSOR}, b"\0" * 7),
+    tensors_of({"a": TENSOR}, b"\0" * 9),
+    tensors_of({"a": TENSOR, "b": TENSOR}, b"\0" * 8),
+    *(tensors_of({"a": TENSOR}, b"\0" * 8, length) for length in (0, 1, 5, 100_000_001, 2**63, 2**64 - 1)),
+    *map(
+        tensors_of, (b"", b"[", b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b'{"a": NaN}', b"[1]", b"null", b'"x"')
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(HEADERS)))
+def test_a_file_of_tensors_that_lies_of_itself_is_one_line(tmp_path, number):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(HEADERS[number])
+    for read in (import_checkpoint.read_file, load_encoder):
+        with pytest.raises(UserError, match=r"model\.safetensors: not a whole safetensors file") as told:
+            read(path)
+        assert "\n" not in str(told.value)
+
+
+def test_200_strange_shapes_in_a_file_of_weights_are_refused_before_memory_is_asked_for(tmp_path):
+    """Somebody's weights for --model: a shape that the tensors are not of, or that nobody could hold."""
+    noise, path = random.Random(4), tmp_path / "w.safetensors"
+    encoder, config = model()
+    weights = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    whole, loaded = json.loads(describe_model(config)), 0
+    texts = ["", "[", "5", "null", "[]", "{}", "[" * 100_000, '{"a":' * 50_000, '{"layers": %s}' % ("9" * 5000)]
+    for seed in SEEDS:
+        said = {"model": json.dumps(whole | {noise.choice(sorted(whole)): noise.choice(STRANGE[:-6])})}
+        if seed % 4 == 0:
+            said = {"model": json.dumps(whole)} | {noise.choice(("model", "languages")): noise.choice(texts)}
+        own = dict(weights)
+        if seed % 4 == 1:
+            name = noise.choice(sorted(own))
+            own[name] = noise.choice((own[name][:1].clone(), own[name].flatten(), torch.zeros(0)))
+            said = {"model": json.dumps(whole)}
+        save_file(own, path, said)
+        try:
+            load_encoder(path)
+        except UserError as error:
+            assert str(error).startswith(str(path)) and "\n" not in str(error)
+        else:
+            loaded += 1
+    assert 0 < loaded < 60
 
 
 # --- no number -------------------------------------------------------------------------------------------------------

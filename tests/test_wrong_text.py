@@ -76,7 +76,7 @@ def test_a_tar_whose_headers_hold_no_numbers_is_one_line_or_read(tmp_path, heade
         ("[" * 100_000, "--overrides: not JSON"),
         ('{"decontamination": {"similarity": NaN}}', "similarity: nan is not between 0 and"),
         ('{"decontamination": {"similarity": 1e999}}', "similarity: inf is not between 0 and"),
-        ('{"duplicates": {"bands": ' + "9" * 40 + "}}", "bands: 9+ is not between 0 and"),
+        ('{"duplicates": {"bands": ' + "9" * 40 + "}}", "bands: 9+ is not between 1 and"),
     ],
 )
 def test_thresholds_that_are_none_are_one_line(repository, overrides, message):

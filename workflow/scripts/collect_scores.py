@@ -11,8 +11,7 @@ from pathlib import Path
 from common.atomic import atomic_path
 from common.errors import UserError, run_main
 from plan.claimed import claim_paths
-from plan.config import Config
-from plan.evidence import score_hash
+from plan.evidence import check_hashes
 from report.context import add_context_arguments, expected_scores, load_context
 from report.scores import Score, group_paths, load_results
 
@@ -30,17 +29,6 @@ def collect(paths: Iterable[Path], scale: str) -> list[Score]:
         for rows in load_results(of_seed, scale).by_seed.values():
             scores += rows
     return scores
-
-
-def check_hashes(config: Config, scores: Iterable[Score]) -> None:
-    """Every number is of a run as the configuration has it now."""
-    for run, task, setting, found, seed in sorted({(s.run, s.task, s.setting, s.run_hash, s.seed) for s in scores}):
-        if found != (today := score_hash(config, run, task, setting)):
-            raise UserError(
-                f"scores/{run}/{task}/{setting}/seed-{seed}.json: of another {run} (run_hash {found}) than config/ has "
-                f"({today}): its run.yaml was changed on its way; delete that, the run's weights and this file, and "
-                "run again"
-            )
 
 
 def write_scores(scores: list[Score], out: Path) -> None:

@@ -545,7 +545,8 @@ def _receive(source: Source, file: io.FileIO, state_path: Path, expected: Expect
         if total is None and not response.chunked:
             total = expected.bytes  # the only sign of a cut-off file
         if total is not None and total - have > shutil.disk_usage(state_path.parent).free:
-            raise UserError(f"{state_path.parent}: {total - have} bytes are to come and fewer are free; make room")
+            words = f"{state_path.parent}: {total - have} bytes are to come and fewer are free; make room"
+            raise UserError(words) if expected.bytes is not None else SourceFailed(words)  # of an unknown size: a lie?
         write_text(state_path, json.dumps({"url": source.url, "total": total, **version}) + "\n")
         source.size = expected.bytes if total is None else total
         resumed = have > 0

@@ -150,7 +150,7 @@ def read_source(path: Path, vocabulary: Path) -> Source:
         raise UserError(
             f"{vocabulary}: not the vocabulary that {path} was trained with (sha256 {tokenizer.sha256}, not {expected})"
         )
-    model = described_model(metadata)
+    model = described_model(metadata, path)
     if model.vocabulary != tokenizer.vocabulary_size:
         raise UserError(f"{vocabulary}: has {tokenizer.vocabulary_size} ids, and {path} {model.vocabulary}")
     return Source(path, weights, metadata, model, tokenizer)

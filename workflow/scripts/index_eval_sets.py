@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.atomic import atomic_path
+from common.atomic import summed_path
 from common.errors import run_main
 from corpus.corpusio import (
     add_config_arguments,
@@ -38,9 +38,9 @@ def main() -> None:
     index = build_index(parse_tasks(args.task), thresholds)
     if args.signatures:
         shingles = load_thresholds(args.config, "duplicates", args.overrides)
-        with atomic_path(args.signatures) as temporary, open(temporary, "wb") as stream:
+        with summed_path(args.signatures) as temporary, open(temporary, "wb") as stream:
             np.save(stream, build_signatures(parse_tasks(args.task), thresholds, shingles))
-    with atomic_path(args.out) as temporary, open(temporary, "wb") as stream:
+    with summed_path(args.out) as temporary, open(temporary, "wb") as stream:
         np.save(stream, index)
     print(f"{int(index[0, 2])} units, {len(index) - 1} windows")
 

@@ -28,9 +28,9 @@ def main() -> None:
     args = parser.parse_args()
     limit = None
     if args.run:
-        from common.yamlfiles import read_yaml
+        from common.yamlfiles import read_resolved
 
-        run = read_yaml(args.run)
+        run = read_resolved(args.run)
         sources, alpha = sources_of_run(run, args.run, args.manifests)
         limit = (run["data"].get("bitext") or {}).get("limit")
     else:

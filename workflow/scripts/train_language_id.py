@@ -14,7 +14,7 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from common.atomic import atomic_path
+from common.atomic import summed_path
 from common.errors import UserError, run_main
 from corpus.corpusio import LanguageIdThresholds, add_config_arguments, load_thresholds
 from corpus.segments import read_segments
@@ -85,7 +85,7 @@ def train(files: dict[str, list[Path]], labels: dict[str, str], out: Path, thres
                 seed=0,
                 verbose=0,
             )
-    with atomic_path(out) as temporary, open(temporary, "wb") as file:
+    with summed_path(out) as temporary, open(temporary, "wb") as file:
         model.save_model(by_number(file))
 
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.atomic import atomic_path
+from common.atomic import summed_path
 from common.errors import UserError, run_main
 from corpus.corpusio import read_lines
 from corpus.sampling import PlanRow, read_plan
@@ -95,7 +95,7 @@ def train(
             f"vocabulary.size {size}: SentencePiece cannot make that many from this text ({error}); change the scale's "
             "vocabulary.size, or give it more text"
         ) from None
-    with atomic_path(out) as temporary:
+    with summed_path(out) as temporary:
         temporary.write_bytes(model.getvalue())
 
 
@@ -104,7 +104,7 @@ def take_over(given: Path, out: Path) -> None:
     from engine.tokenizer import Tokenizer
 
     Tokenizer(given)
-    with atomic_path(out) as temporary:
+    with summed_path(out) as temporary:
         shutil.copyfile(given, temporary)
 
 

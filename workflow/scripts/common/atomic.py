@@ -92,6 +92,18 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
+def summed_path(path: str | Path) -> Iterator[Path]:
+    """atomic_path for a file that is computed with: its sum is remembered."""
+    path = Path(path)
+    with told(path):
+        sum_file(path).unlink(missing_ok=True)  # of what was there; killed here, the file has none
+    with atomic_path(path) as temporary:
+        yield temporary
+        sha256 = sha256_of(temporary)
+    keep_sum(path, sha256)
+
+
+@contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it gets the checksums of its files and takes the place of what is
     there, on failure it is removed."""
@@ -144,11 +156,8 @@ def keep_sum(path: str | Path, sha256: str) -> None:
 
 def write_summed(path: str | Path, text: str) -> None:
     """A text whose sum is remembered: what it says is computed with, and one digit more is another number."""
-    path = Path(path)
-    with told(path):
-        sum_file(path).unlink(missing_ok=True)  # of what was there; killed here, the text has none
-    write_text(path, text)
-    keep_sum(path, hashlib.sha256(text.encode()).hexdigest())
+    with summed_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def check_sum(path: str | Path, mend: str) -> None:

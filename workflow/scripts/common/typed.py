@@ -1,6 +1,7 @@
 """Dataclasses from nested mappings, as YAML gives them. No torch here: the plan checks options with it too."""
 
 import dataclasses
+import sys
 import types
 import typing
 
@@ -39,6 +40,8 @@ def convert(hint: typing.Any, value: object, where: str) -> typing.Any:
             raise UserError(f"key {where}: expected {len(kinds)} values, found {len(value)}")
         return tuple(convert(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= sys.float_info.max:
+            raise UserError(f"key {where}: expected a finite number, found {value!r}")
         return float(value)
     if hint is int and isinstance(value, bool):
         raise UserError(f"key {where}: expected int, found {value!r}")

@@ -46,8 +46,13 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict:
     return mapping
 
 
+# What YAML 1.1 reads as another number than people do: 010 as 8, 1:30 as 90.
+_OTHER_BASE = re.compile(r"[-+]?0[0-9_]+|.*:.*")
+
+
 def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float:
     value = loader.construct_yaml_float(node)
+    _check_base(loader, node, value)
     if not math.isfinite(value):
         raise loader.wrong(node, f"{node.value} is no finite number")
     return value
@@ -56,7 +61,15 @@ def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float:
 def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
     if len(node.value) > 64 or abs(value := loader.construct_yaml_int(node)) >= 1 << 63:
         raise loader.wrong(node, f"{node.value} is more than 64 bits hold")
+    _check_base(loader, node, value)
     return value
+
+
+def _check_base(loader: _Loader, node: yaml.ScalarNode, value: float) -> None:
+    if _OTHER_BASE.fullmatch(node.value):
+        raise loader.wrong(
+            node, f"{node.value} is {value} in YAML; write it in plain digits, or in quotes if it is a text"
+        )
 
 
 def _construct_str(loader: _Loader, node: yaml.ScalarNode) -> str:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 import numpy as np
 
+from common.atomic import check_sum
 from common.errors import UserError
 from corpus.corpusio import file_and_line, load_thresholds
 from corpus.duplicates import DUPLICATE, NEAR
@@ -14,6 +15,7 @@ from corpus.language_id import LanguageId
 from corpus.likeness import EVAL_INDEX_VERSION, EvalIndex, NearIndex
 
 KEPT = "kept"
+REMADE = "delete it, and the clean text that was made with it, and run again"
 _DUPLICATES = 1 << 16  # read at once
 
 
@@ -51,6 +53,7 @@ class Duplicates:
 
 
 def load_eval_index(path: Path) -> EvalIndex:
+    check_sum(path, REMADE)
     try:
         index = np.load(path)
     except (OSError, ValueError, EOFError) as error:
@@ -66,6 +69,7 @@ def load_near_index(path: Path | None, config: Path, overrides: str | None) -> N
     if path is None or not similarity:
         return None
     shingles = load_thresholds(config, "duplicates", overrides)
+    check_sum(path, REMADE)
     try:
         signatures = np.load(path)
     except (OSError, ValueError, EOFError) as error:
@@ -118,6 +122,7 @@ def open_language_id(path: Path, language: str, languages: str, candidates: int)
     table = load_languages(languages)
     if language not in table:
         raise UserError(f"language {language!r} is not in {languages}; add a row or correct the code")
+    check_sum(path, REMADE)
     model = LanguageId(str(path), candidates)
     label = table[language].lid or language
     return (model, label) if model.has(label) else (None, label)

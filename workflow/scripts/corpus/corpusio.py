@@ -25,12 +25,12 @@ import zstandard
 
 from common.atomic import atomic_path
 from common.errors import UserError
+from common.thresholds import check_bounds
 
 PLACE_BITS = 40
 ZSTD_LEVEL = 3
 LONGEST_LINE = 1 << 20  # characters of an upstream line; no cleaning keeps such a one, and what lies behind is not read
 LONGEST_DOCUMENT = 10_000  # lines
-LARGEST = 10**9  # of any threshold
 LONGEST_TEXT = 1 << 20  # characters of a document; one of so many ends where the line does that reaches them
 _BLOCK = 1 << 18  # characters read at once
 _BATCH = 1 << 17  # characters of a batch of lines: its arrays stay in the processor's cache
@@ -336,6 +336,7 @@ def load_thresholds(path: str | Path, section: str, overrides: str | None = None
                 if inner not in known:
                     raise UserError(f"{name}, key {key}.{inner}: unknown threshold; use one of {', '.join(known)}")
                 _check_type(f"{name}, key {key}.{inner}", value, known[inner])
+                check_bounds(f"{name}, key {key}.{inner}", inner, value)
             if key == section:
                 merged |= values or {}
     missing = [f.name for f in dataclasses.fields(SECTIONS[section]) if f.name not in merged]
@@ -350,8 +351,6 @@ def _check_type(where: str, value: Any, expected: Any) -> None:
         allowed += (int,)
     if isinstance(value, bool) or not isinstance(value, allowed):
         raise UserError(f"{where}: {value!r} is not a number of type {expected.__name__}; correct it")
-    if not 0 <= value <= LARGEST:
-        raise UserError(f"{where}: {value!r} is not between 0 and {LARGEST:,}, as thresholds are; correct it")
 
 
 def add_config_arguments(parser: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from common.atomic import write_text
+from common.atomic import check_sum, write_summed
 from common.errors import UserError
 
 COLUMNS = ("kind", "corpus", "name", "sentences", "tokens", "p", "q", "sha256")
@@ -66,10 +66,11 @@ def write_plan(rows: list[PlanRow], path: Path) -> None:
         lines.append(
             f"{s.kind}\t{s.corpus}\t{s.name}\t{s.sentences}\t{s.tokens}\t{row.p:.12g}\t{row.q:.12g}\t{s.sha256}"
         )
-    write_text(path, "\n".join(lines) + "\n")
+    write_summed(path, "\n".join(lines) + "\n")
 
 
 def read_plan(path: str | Path) -> list[PlanRow]:
+    check_sum(path, "delete it, and run again")
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

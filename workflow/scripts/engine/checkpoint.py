@@ -92,10 +92,14 @@ def describe_model(config: ModelConfig | PreNormConfig) -> str:
     return json.dumps(asdict(config), sort_keys=True)
 
 
-def described_model(metadata: dict[str, str]) -> ModelConfig | PreNormConfig:
+def described_model(metadata: dict[str, str], path: str | Path) -> ModelConfig | PreNormConfig:
     """The shape of the encoder that a file's metadata describe."""
-    values = json.loads(metadata["model"])
-    return build(PreNormConfig if "pre_norm" in values else ModelConfig, values, "model")
+    try:
+        values = json.loads(metadata["model"])
+        is_pre_norm = isinstance(values, dict) and "pre_norm" in values
+        return build(PreNormConfig if is_pre_norm else ModelConfig, values, "model")
+    except (UserError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}, `model` of its metadata: {error}; make the file again") from None
 
 
 def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, str]]:
@@ -103,15 +107,21 @@ def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, 
     weights, metadata = load_weights(path)
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata)")
-    config = described_model(metadata)
-    encoder = PreNormEncoder(config) if isinstance(config, PreNormConfig) else Encoder(config)
+    config = described_model(metadata, path)
+    kind = PreNormEncoder if isinstance(config, PreNormConfig) else Encoder
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     try:
+        with torch.device("meta"):  # before any memory is asked for: the file may describe what nobody has room for
+            kind(config).load_state_dict(own, assign=True)
+        encoder = kind(config)
         encoder.load_state_dict(own)
-    except RuntimeError as error:
+    except (AssertionError, RuntimeError) as error:  # of torch; the first of a table without a row of padding
         raise UserError(f"{path}: {error}") from None
-    encoder.language_codes = json.loads(metadata.get("languages", "[]"))
+    try:
+        encoder.language_codes = json.loads(metadata.get("languages", "[]"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}, `languages` of its metadata: {error}; make the file again") from None
     encoder.path = str(path)
     return encoder, metadata
 

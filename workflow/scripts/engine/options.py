@@ -8,6 +8,24 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from common.errors import UserError
 
+# Numbers of options that are no share, by the last word of their name: the least and the most.
+BOUNDS = {
+    "queue": (0, 10**9),
+    "negatives": (1, 10**9),
+    "momentum": (0, 1),
+    "temperature": (1e-6, 1e6),
+    "weight": (0, 1e6),
+    "projection": (1, 10**6),
+    "tokens": (1, 10**6),
+    "layer": (0, 1000),
+    "layers": (1, 1000),
+    "sinkhorn": (0, 1000),
+    "rounds": (0, 1000),
+    "alpha": (0, 1),
+    "span": (0, 1000),
+    "smoothing": (0, 1),
+}
+
 
 @dataclass(frozen=True)
 class Options:
@@ -21,9 +39,12 @@ class Options:
                     f"options.{name}: `{getattr(self, name)}` is unknown; known: {', '.join(map(str, known))}"
                 )
         for own in fields(self):
-            share = getattr(self, own.name)
-            if own.type is float and own.name.endswith("_share") and not 0 <= share <= 1:
-                raise UserError(f"options.{own.name}: {share} is not between 0 and 1")
+            value, word = getattr(self, own.name), own.name.rpartition("_")[2]
+            if word == "share" and own.type is float and not 0 <= value <= 1:
+                raise UserError(f"options.{own.name}: {value} is not between 0 and 1")
+            low, high = BOUNDS.get(word, (None, None))
+            if low is not None and value is not None and not low <= value <= high:
+                raise UserError(f"options.{own.name}: {value} is not between {low} and {high}")
 
 
 @dataclass(frozen=True)

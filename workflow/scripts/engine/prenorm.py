@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from common.errors import UserError
 from engine.attention import DistanceBias, distance_biases, distance_tables
 from engine.model import initialise, numbered
-from engine.shape import RelativeBias
+from engine.shape import RelativeBias, check_sizes
 from engine.tokenizer import PAD
 
 
@@ -47,6 +47,7 @@ class PreNormConfig:
     languages: ClassVar[int] = 0
 
     def __post_init__(self):
+        check_sizes(self)
         if self.pre_norm not in ("mbart", "mt5"):
             raise UserError(f"model.pre_norm: {self.pre_norm!r} is unknown; known: mbart, mt5")
         if bool(self.relative_bias) != self.is_mt5:

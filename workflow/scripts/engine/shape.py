@@ -4,6 +4,30 @@ from dataclasses import dataclass
 
 from common.errors import UserError
 
+# The least and the most of what a shape says; more has no encoder, and no memory would hold it.
+SIZES = {
+    "layers": (0, 1000),
+    "width": (1, 10**6),
+    "heads": (1, 10**4),
+    "head_width": (1, 10**6),
+    "ffn": (1, 10**6),
+    "positions": (3, 10**6),
+    "vocabulary": (0, 10**7),
+    "dropout": (0, 1),
+    "attention_dropout": (0, 1),
+    "layer_norm_eps": (0, 1),
+    "init_std": (0, 10),
+    "token_types": (0, 10**4),
+    "languages": (0, 10**4),
+}
+
+
+def check_sizes(config: object) -> None:
+    for name, value in vars(config).items():
+        low, high = SIZES.get(name, (None, None))
+        if low is not None and not low <= value <= high:
+            raise UserError(f"model.{name}: {value} is not between {low:,} and {high:,}")
+
 
 @dataclass(frozen=True)
 class RelativeBias:
@@ -47,5 +71,6 @@ class ModelConfig:
     admin: bool = False  # residuals of learned size, set before training: for very deep models (engine/admin.py)
 
     def __post_init__(self):
+        check_sizes(self)
         if self.width % self.heads:
             raise UserError(f"model.heads: {self.heads} does not divide model.width {self.width}")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from common.atomic import SUMS, atomic_folder, check_folder, sha256_of, write_json
+from common.atomic import SUMS, atomic_folder, check_folder, check_sum, sha256_of, write_json
 from common.errors import UserError
 from common.typed import build
 from engine.sentencepiece_file import check_whole, from_tokenizer_json, to_bytes
@@ -154,6 +154,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     """Of a SentencePiece file in our layout, or of the folder of a published checkpoint."""
     path = Path(path)
     if not path.is_dir():
+        check_sum(path, "delete it, and what was made with it since, and run again")
         return Tokenizer(path)
     layout = read_layout(path)
     check_folder(path, "import the checkpoint again")

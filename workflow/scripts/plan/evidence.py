@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from common.errors import UserError
 from common.identity import run_hash
 from plan.config import Config
 from plan.recipes import recipe_digest, recipe_key
@@ -86,6 +88,17 @@ def score_hash(config: Config, run: str, task: str, job: str) -> str:
     """The run_hash that a score has: of the run, or of the translation model that is made of it."""
     translates = config.tasks[task]["kind"] == "translation"
     return run_hash(resolve_translator(config, run, task, job) if translates else resolve_run(config, run))[:16]
+
+
+def check_hashes(config: Config, scores: Iterable[Any]) -> None:
+    """Every number is of a run as the configuration has it now."""
+    for run, task, setting, found, seed in sorted({(s.run, s.task, s.setting, s.run_hash, s.seed) for s in scores}):
+        if found != (today := score_hash(config, run, task, setting)):
+            raise UserError(
+                f"scores/{run}/{task}/{setting}/seed-{seed}.json: of another {run} (run_hash {found}) than config/ has "
+                f"({today}): its run.yaml was changed on its way; delete that, the run's weights and this file, and "
+                "run again"
+            )
 
 
 @cache

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.thresholds import check_bounds
 from common.yamlfiles import check_known, deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 from plan import claims
 from plan.check import check_filters, check_run, check_scale, select
@@ -95,7 +97,7 @@ def _typed(value: Any) -> Any:
         return None
     if value in ("true", "false"):
         return value == "true"
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
         return int(value)
     return value
 
@@ -216,8 +218,8 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     if not isinstance(content, dict) or not isinstance(content.get("claims"), list) or {*content} - {"claims", "tie"}:
         raise UserError(f"{claims.SHOWN}: must hold the key 'claims', a list of claims, and beside it 'tie' at most")
     tie = content.get("tie", 0.0)
-    if isinstance(tie, bool) or not isinstance(tie, int | float) or tie < 0:
-        raise UserError(f"{claims.SHOWN}, tie: must be a number of points, 0 or more, is {tie!r}")
+    if isinstance(tie, bool) or not isinstance(tie, int | float) or not 0 <= tie <= 100:
+        raise UserError(f"{claims.SHOWN}, tie: must be a number of points, 0 to 100, is {tie!r}")
     for number, claim in enumerate(content["claims"], start=1):
         name = claim.get("id", f"number {number}") if isinstance(claim, dict) else f"number {number}"
         schemas.check(claim, "claims", f"{claims.SHOWN}, claim {name}")
@@ -236,6 +238,8 @@ def load_cleaning(config: Config) -> dict:
     for section, numbers in thresholds.items():
         if not isinstance(numbers, dict):
             raise UserError(f"{shown}, {section}: must be a mapping of thresholds")
+        for key, value in numbers.items():
+            _check_threshold(f"{shown}, {section}.{key}", key, value)
     where = f"config/scales/{config.scale_name}.yaml, cleaning"
     for section, changes in config.scale.get("cleaning", {}).items():
         check_known(section, thresholds, where, "section")
@@ -243,9 +247,14 @@ def load_cleaning(config: Config) -> dict:
             raise UserError(f"{where}.{section}: must be a mapping of thresholds")
         for key, value in changes.items():
             check_known(key, thresholds[section], f"{where}.{section}", "threshold")
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise UserError(f"{where}.{section}.{key}: must be a number, is {json.dumps(value)}")
+            _check_threshold(f"{where}.{section}.{key}", key, value)
     return deep_merge(thresholds, config.scale.get("cleaning", {}))
+
+
+def _check_threshold(where: str, name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UserError(f"{where}: must be a number, is {json.dumps(value, default=str)}")
+    check_bounds(where, name, value)
 
 
 def config_of(path: Path, scale: Path, folder: str) -> Config:

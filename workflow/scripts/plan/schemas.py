@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -94,14 +95,19 @@ def _is_number(text: str) -> bool:
 
 @cache
 def _validator() -> type:
-    """jsonschema's, but 1.0 is no whole number: as a seed it would name other files than 1."""
+    """jsonschema's, but 1.0 is no whole number (as a seed it would name other files than 1), and NaN, which is neither
+    above nor below any bound, no number."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
     def whole(_: Any, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
 
-    return extend(Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", whole))
+    def finite(_: Any, value: Any) -> bool:
+        return whole(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+    kinds = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": whole, "number": finite})
+    return extend(Draft202012Validator, type_checker=kinds)
 
 
 class Schemas:

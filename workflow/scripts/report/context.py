@@ -9,7 +9,7 @@ import plan.needs
 from common.errors import UserError
 from common.yamlfiles import parse_yaml
 from plan.config import Config
-from plan.evidence import evidence, seeds_of, trainings_of
+from plan.evidence import check_hashes, evidence, seeds_of, trainings_of
 from plan.load import load_config
 from plan.needs import borrowed_paths, canonical_run, needs, score_paths
 from plan.words import described
@@ -134,7 +134,9 @@ def load_expected(spec: dict, context: Context) -> dict[Key, Results]:
             results[run, task, setting] = load_results(paths, context.scale)
         else:
             parts.setdefault((run, task, setting), {})[language] = paths
-    return results | {key: load_parts(of_language, context.scale) for key, of_language in parts.items()}
+    results |= {key: load_parts(of_language, context.scale) for key, of_language in parts.items()}
+    check_hashes(context.config, (rows[0] for found in results.values() for rows in found.by_seed.values()))
+    return results
 
 
 def item_name(spec: dict, context: Context) -> str:

@@ -14,7 +14,7 @@ from plan import claims
 from plan.claimed import layer_here, measured_languages
 from plan.claims import Link, Measure
 from plan.config import Config
-from plan.evidence import is_current, seeds_of
+from plan.evidence import check_hashes, is_current, seeds_of
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, pretrain_seed, trained_run
@@ -162,6 +162,7 @@ class Evidence:
             else:
                 parts = {setting_of_job(self.config, measure.task, job)[1]: of for job, of in paths.items()}
                 self.read[key] = load_parts(parts, self.config.scale_name)
+            check_hashes(self.config, (rows[0] for rows in self.read[key].by_seed.values()))
         return self.read[key]
 
     def items(self, measure: Measure, language: str, seed: int) -> tuple[list[float], list[float]] | None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from common.atomic import check_sum
 from common.errors import UserError
 from common.identity import content_hash, run_hash
 from common.yamlfiles import read_yaml
@@ -50,6 +51,7 @@ class PretrainingModel(nn.Module):
 def read_plan(path: Path, shards: Path, limit: int | None = None) -> tuple[dict[str, list[Source]], str]:
     """The sources of each kind of data, and a hash of the plan (it holds the checksums of the data). Of each language
     pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
+    check_sum(path, "delete it, and run again")
     text = path.read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
     pairs: dict[str, int] = {}

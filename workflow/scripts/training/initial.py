@@ -67,7 +67,7 @@ def fitted(given: dict[str, Tensor], metadata: dict[str, str], model: ModelConfi
     token of XLM-R gets goes into the positions of a model without token types."""
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata); train it again")
-    described = described_model(metadata)
+    described = described_model(metadata, path)
     if isinstance(described, PreNormConfig):
         raise UserError(f"{path}: {described.pre_norm} normalises before its sublayers; no run can start from it")
     for key in ("heads", "layer_norm_eps"):
