@@ -4,7 +4,7 @@ Each script of the workflow that is started reads torch first, 1.7 seconds of a 
 Here one process reads them, and for every call of `python script ...` or `python -m snakemake ...` it forks one that
 goes on with that script: its own file and all of this repository's modules are read as ever, from the tree that is
 asked. `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its
-start (another hash seed, more threads) gets an ordinary process, as does every other module.
+start (more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
 """
 
 import array
@@ -32,6 +32,7 @@ LIBRARIES += ("snakemake.cli", "jsonschema")
 AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
 AT_START += ("LC_", "TZ")
 
+THREADS = {"MKL_NUM_THREADS": "1"}  # where nothing is said; Snakemake says it to every job
 # What is called: it hands over its words, folder, environment and open files, passes signals on, and ends as the fork
 # ends.
 CLIENT = """#!{python} -IS
@@ -40,7 +41,7 @@ environment = dict(os.environ)
 words = sys.argv[1:]
 ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or (words and words[0].endswith(".py"))
 at_start = {{name: value for name, value in environment.items() if name.startswith({names})}}
-if not ours or at_start != {at_start}:
+if not ours or {threads} | at_start != {at_start}:
     os.execv({python!r}, [{python!r}, *words])
 import array, json, signal, socket
 server = socket.socket(socket.AF_UNIX)
@@ -66,10 +67,14 @@ def at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 @cache
-def commands() -> Path:
+def commands(hash_seed: str | None = None) -> Path:
     """A folder with `python`; the process behind it lives until this one ends."""
+    if not hasattr(os, "pidfd_open"):  # not Linux
+        return Path(sys.executable).parent
     folder = Path(tempfile.mkdtemp(prefix="ready-"))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1"} | (
+        {"PYTHONHASHSEED": hash_seed} if hash_seed else {}
+    )
     server = subprocess.Popen(
         [sys.executable, __file__, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -157,7 +162,9 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
     listener.listen(64)
-    client = CLIENT.format(python=sys.executable, names=AT_START, at_start=started, address=str(folder / "socket"))
+    client = CLIENT.format(
+        python=sys.executable, names=AT_START, threads=THREADS, at_start=started, address=str(folder / "socket")
+    )
     (folder / "python").write_text(client, encoding="utf-8")
     (folder / "python").chmod(0o755)
     gc.collect()

@@ -101,7 +101,7 @@ def test_the_document_compiles(built):
 
 
 def test_a_second_run_from_nothing_gives_the_same_bytes(built, repository, tmp_path):
-    """Another hash seed, and ordinary processes: those of ready.py have theirs from its start."""
+    """With another hash seed."""
     again = copy_tree(repository, tmp_path / "again")
     snakemake(again, "--cores", "2", "--config", "scale=smoke", PYTHONHASHSEED="77")
     first, second = products(built), products(again)
