@@ -10,5 +10,5 @@ from plan.recipes import PARTS, expand_datasets
 def files_of(repository: Path, sources: dict[str, str], languages: list[str], train: list[str]) -> dict[str, str]:
     """A task's `datasets`, with the files of these languages; dev is English."""
     tables = SimpleNamespace(languages=load_languages(repository / "config/languages.tsv"))
-    languages_of = {**dict.fromkeys(PARTS, languages), "train": train, "dev": ["en"]}
-    return expand_datasets(tables, sources, languages_of, "task")
+    by_part = {**dict.fromkeys(PARTS, languages), "train": train, "dev": ["en"]}
+    return expand_datasets(tables, sources, by_part, "task")

@@ -50,7 +50,7 @@ from training.assembly import (
     frozen_weights,
     host_batches,
     in_first_phase,
-    languages_of,
+    languages_with_vectors,
     mixed,
     next_batches,
     on_device,
@@ -267,7 +267,7 @@ def start_model(
     torch.manual_seed(stable_hash(arguments.seed, "init"))
     model = PretrainingModel(run)
     if run.model.languages:
-        model.encoder.language_codes = languages_of(run)
+        model.encoder.language_codes = languages_with_vectors(run)
     start = load_initial_weights(model, run.init, arguments.init, vocabulary) if run.init else {}
     model.to(ranks.device).train()
     frozen = frozen_weights(model, run)

@@ -55,9 +55,9 @@ def check_task(config: Config, name: str) -> None:
             )
         if how.get("pairs") and task["kind"] != "question-answering":
             raise UserError(f"{where}.pairs: is for a question and a context, not for kind {task['kind']}; remove it")
-        languages_of = dict.fromkeys(PARTS, task["languages"])
-        languages_of["train"] = train_languages(how, task["languages"], task["languages"])
-        for key, id_ in expand_datasets(config, task["datasets"], languages_of, shown).items():
+        by_part = dict.fromkeys(PARTS, task["languages"])
+        by_part["train"] = train_languages(how, task["languages"], task["languages"])
+        for key, id_ in expand_datasets(config, task["datasets"], by_part, shown).items():
             check_known(id_, config.datasets, f"{shown}, datasets.{key}", "dataset")
     overrides = config.scale.get("task_overrides", {}).get(name, {})
     allowed = {*task, "recipe", "train_limit"} - {"task", "version", "kind", "settings", "recipes"}
@@ -69,8 +69,8 @@ def check_task(config: Config, name: str) -> None:
     for setting in overrides.get("recipe", {}).get("settings", {}):
         check_known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
     if "datasets" in overrides:
-        languages_of = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
-        for key, id_ in expand_datasets(config, overrides["datasets"], languages_of, changed).items():
+        by_part = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
+        for key, id_ in expand_datasets(config, overrides["datasets"], by_part, changed).items():
             check_known(id_, config.datasets, f"{changed}.datasets.{key}", "dataset")
 
 

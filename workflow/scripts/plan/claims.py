@@ -106,7 +106,7 @@ def side_of(test: dict, run: str, tasks: dict[str, dict], gap: bool = False) -> 
             direction = "en-xx" if tasks[task]["kind"] == "retrieval" else None
             metrics = xtreme_metrics(tasks[task])
             weight = 1 / len(test["xtreme"]) / len(metrics)
-            languages = languages_of(test, tasks[task])
+            languages = claimed_languages(test, tasks[task])
             weighted += [(weight, Measure(run, task, setting, own, languages, direction=direction)) for own in metrics]
         return Side(run, tuple(weighted))
     measure = Measure(
@@ -114,7 +114,7 @@ def side_of(test: dict, run: str, tasks: dict[str, dict], gap: bool = False) -> 
         test["task"],
         test["setting"],
         test["metric"],
-        languages_of(test, tasks[test["task"]]),
+        claimed_languages(test, tasks[test["task"]]),
         gap=gap,
         direction=test.get("direction"),
         depth=(test["layer"], test["of"]) if "layer" in test else None,
@@ -128,7 +128,7 @@ def xtreme_metrics(task: dict) -> list[str]:
     return task["metrics"] if task["kind"] == "question-answering" else [task["metric"]]
 
 
-def languages_of(test: dict, task: dict) -> tuple[str, ...]:
+def claimed_languages(test: dict, task: dict) -> tuple[str, ...]:
     return tuple(test.get("languages") or task["languages"])
 
 

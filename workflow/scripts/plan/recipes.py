@@ -43,23 +43,25 @@ def train_languages(how: dict, languages: list[str], of_task: list[str]) -> list
 
 
 def expand_datasets(
-    config: Config, sources: dict[str, str], languages_of: dict[str, list[str]], shown: str
+    config: Config, sources: dict[str, str], by_part: dict[str, list[str]], shown: str
 ) -> dict[str, str]:
-    """{part or part-language: id}: {language} in a key stands for each language of its part, {l3} in an id for its
-    code in column tatoeba. A language that is named in a key goes before the template, and goes where it is not wanted.
+    """{part or part-language: id}; `by_part` has the languages of each part.
+
+    {language} in a key stands for each language of its part, {l3} in an id for its code in column tatoeba. A language
+    that is named in a key goes before the template, and goes where it is not wanted.
     """
     expanded = {}
     for key, id_ in sorted(sources.items(), key=lambda item: "{" not in item[0]):
         part, _, language = key.partition("-")
-        if part not in languages_of:
+        if part not in by_part:
             continue
         if not language:
             expanded[key] = id_
         elif language != "{language}":
-            if language in languages_of[part]:
+            if language in by_part[part]:
                 expanded[key] = id_
         else:
-            for code in languages_of[part]:
+            for code in by_part[part]:
                 l3 = config.languages[code].tatoeba
                 if "{l3}" in id_ and not l3:
                     raise UserError(f"{shown}, datasets.{key}: {code} has no code in column tatoeba of languages.tsv")
@@ -85,8 +87,8 @@ def sources_of(config: Config, task: str) -> dict[str, str]:
 
 def _files_of(config: Config, task: str, code: str) -> list[str]:
     """The files that a score of one language rests on: its own, and English ones of training."""
-    languages_of = {part: [code] for part in PARTS} | {"train": ["en"], "dev": ["en"]}
-    return list(expand_datasets(config, sources_of(config, task), languages_of, f"task {task}").values())
+    by_part = {part: [code] for part in PARTS} | {"train": ["en"], "dev": ["en"]}
+    return list(expand_datasets(config, sources_of(config, task), by_part, f"task {task}").values())
 
 
 def without_training(config: Config, task: str, setting: str) -> list[str]:
@@ -231,12 +233,12 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
         resolved["centre"] = how["centre"] | {"corpora": corpora, "held_out": sorted(held_out)}
         for key in ("layer", "of"):  # it is chosen on the pairs
             resolved["recipe"].pop(key, None)
-    languages_of = dict.fromkeys(PARTS, resolved["languages"])
+    by_part = dict.fromkeys(PARTS, resolved["languages"])
     switched = ["en"] if resolved["recipe"].get("code_switch") else []
-    languages_of["train"] = [*resolved["train_languages"], *switched]
+    by_part["train"] = [*resolved["train_languages"], *switched]
     if resolved["recipe"].get("selection") == "en_dev":
-        languages_of["dev"] = ["en"]
-    resolved["datasets"] = expand_datasets(config, resolved["datasets"], languages_of, shown)
+        by_part["dev"] = ["en"]
+    resolved["datasets"] = expand_datasets(config, resolved["datasets"], by_part, shown)
     if "centre" in how:
         for code, files in held_out.items():
             resolved["datasets"] |= {f"{part}-{code}": id_ for part, id_ in zip(HELD_OUT_PARTS, files, strict=True)}

@@ -151,7 +151,7 @@ def model_card(exported: Exported, args: argparse.Namespace) -> str:
 
 def head(exported: Exported, run: dict | None, before: list[dict], corpora: list[Corpus]) -> str:
     metadata = exported.metadata
-    languages = sorted({code for one in (run, *before) if one for code in languages_of(one)})
+    languages = sorted({code for one in (run, *before) if one for code in languages_read(one)})
     tags = {"parallax", "cross-lingual", *(metadata[key] for key in ("run", "task") if metadata.get(key))}
     about: dict = {
         "language": languages or None,
@@ -174,7 +174,7 @@ def pipeline(exported: Exported, run: dict | None) -> str:
     return PIPELINES.get(exported.auto_class, "feature-extraction")
 
 
-def languages_of(run: dict) -> set[str]:
+def languages_read(run: dict) -> set[str]:
     data = run.get("data", {})
     pairs = data.get("bitext", {}).get("corpora", {})
     return set(data.get("mono", {}).get("languages", [])) | {code for pair in pairs for code in pair.split("-")}

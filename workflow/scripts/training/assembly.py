@@ -79,7 +79,7 @@ def tell_sources(run: RunConfig, sources: dict[str, list[Source]]) -> RunConfig:
     return dataclasses.replace(run, objectives=objectives)
 
 
-def languages_of(run: RunConfig) -> list[str]:
+def languages_with_vectors(run: RunConfig) -> list[str]:
     """The codes of the rows of the language table."""
     codes = language_codes(run.objectives[0].sources) if run.objectives else []
     if len(codes) > run.model.languages:
