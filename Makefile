@@ -19,7 +19,7 @@
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
 #   make curves  the losses of trainings, under way or ended, for TensorBoard (TO=wandb: Weights & Biases; FOLLOW=1 goes on)
-#   make open    the page of results in a browser
+#   make open    the page of results in a browser       make docs    README and docs/ as pages: results/docs/index.html
 #   make unlock  after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
 #
 # Tests.
@@ -41,6 +41,7 @@ STAMP := $(VENV)/.installed
 FREEZE = $(VENV)/bin/python -m pip freeze | sed 's/+[a-z0-9.]*$$//' | sort -f
 DEMO_STAMP := $(VENV)/.installed-for-demo
 TEST_STAMP := $(VENV)/.installed-for-tests
+DOCS_STAMP := $(VENV)/.installed-for-docs
 
 SETTINGS = $(strip $(if $(SCALE),scale=$(SCALE)) $(CONFIG))
 # $(call workflow,TARGETS[,MORE SETTINGS]): says the line that it runs.
@@ -53,7 +54,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo real help table train compare new-run new-table status curves open smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
+.PHONY: all demo real help table train compare new-run new-table status curves open docs smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
 .DELETE_ON_ERROR:
 
 all: setup
@@ -98,6 +99,9 @@ open: setup
 	@test -f results/index.html || { echo "error: no results/index.html yet: make demo" >&2; exit 2; }
 	@python -m webbrowser "file://$(CURDIR)/results/index.html" || echo "open results/index.html in a browser"
 
+docs: $(DOCS_STAMP)
+	@python docs/build.py --out results/docs
+
 real: setup
 	$(call workflow,$(RESULTS),scale=real)
 
@@ -137,8 +141,8 @@ test-slurm: $(TEST_STAMP)
 	python -m pytest -m slurm -rs tests/test_slurm.py
 
 lint: $(TEST_STAMP)
-	ruff check workflow tests benchmarks
-	ruff format --check workflow tests benchmarks
+	ruff check workflow tests benchmarks docs
+	ruff format --check workflow tests benchmarks docs
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
@@ -162,6 +166,10 @@ $(STAMP): requirements.lock
 # A part of requirements.lock, and nothing where that is installed.
 $(DEMO_STAMP): requirements-demo.lock
 	$(if $(wildcard $(STAMP)),,$(call install,requirements-demo.lock,half a minute where the network is fast))
+	touch $@
+
+$(DOCS_STAMP): docs/requirements.txt $(DEMO_STAMP)
+	$(VENV)/bin/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@
 
 # ErnieM is in no transformers that .venv can have beside today's: another one lies in a folder of its own.

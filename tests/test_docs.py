@@ -1,0 +1,106 @@
+"""README and docs/ as pages: every link and anchor leads somewhere, and no page loads anything."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import browser
+from common.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def build(repository) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_build", repository / "docs/build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(repository, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("docs") / "pages"
+    done = subprocess.run(
+        [sys.executable, "docs/build.py", "--out", str(out)], cwd=repository, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"Open: {out}/index.html\n"
+    return out
+
+
+def test_every_page_is_built_and_can_be_reached_from_the_first(build, repository, pages):
+    names = {page.name for page in pages.iterdir()}
+    assert len(names) == len(list((repository / "docs").glob("*.md"))) + 1 + len(build.LAST)
+    html = (pages / "index.html").read_text(encoding="utf-8")
+    assert names <= set(build.Links(html).links)
+    assert '<a href="real.html"><code>docs/real.md</code></a>' in html, "a page that is named is not linked"
+    assert "<table>" in html and '<h2 id="start">' in html
+    for page in pages.iterdir():
+        assert build.Links(page.read_text(encoding="utf-8")).loads == []
+
+
+def test_links_of_the_sources_lead_somewhere_on_github_too(repository):
+    for path in [repository / "README.md", *(repository / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            assert re.match(r"https?:", target) or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("html", "says"),
+    [
+        ('<a href="b.html">b</a>', "the link to b.html leads nowhere"),
+        ('<a href="#there">there</a>', "the link to #there leads nowhere"),
+        ('<a href="a.html#there">there</a>', "the link to a.html#there leads nowhere"),
+        ('<img src="https://example.org/a.png">', "loads https://example.org/a.png"),
+        ('<script src="a.js"></script>', "loads a.js"),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', "loads https://example.org/a.css"),
+    ],
+)
+def test_a_link_to_nowhere_and_what_loads_are_refused(build, html, says):
+    build.check({"a.html": '<h1 id="here">a</h1><a href="#here">here</a><a href="https://example.org">away</a>'})
+    with pytest.raises(UserError, match=re.escape(says)):
+        build.check({"a.html": html})
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("see `docs/b.md`", '<a href="b.html"><code>docs/b.md</code></a>'),
+        ("see [b](b.md#part)", '<a href="b.html#part">b</a>'),
+        ("see [`docs/b.md`](b.md)", '<a href="b.html"><code>docs/b.md</code></a>'),
+        ("## Part\n\n## Part", '<h2 id="part">Part</h2>\n<h2 id="part-1">'),
+        ("see `docs/c.md`", "names `docs/c.md`, which is not there"),
+        ("see [c](c.md)", "the link to c.md leads to no page"),
+    ],
+)
+def test_names_and_links_of_pages_are_links(build, monkeypatch, tmp_path, text, made):
+    monkeypatch.setattr(build, "REPOSITORY", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text(f"# A\n\n{text}\n", encoding="utf-8")
+    names = {"docs/a.md": "a.html", "docs/b.md": "b.html"}
+    if made.startswith("<"):
+        title, html = build.rendered("docs/a.md", names)
+        assert title == "A" and made in html
+    else:
+        with pytest.raises(UserError, match=re.escape(made)):
+            build.rendered("docs/a.md", names)
+
+
+@pytest.mark.skipif(browser.executable() is None, reason="no Chromium: apt-get install chromium")
+def test_pages_open_from_disk_and_ask_for_nothing(pages, tmp_path):
+    with browser.chromium(tmp_path / "profile") as chromium:
+        for page in sorted(pages.iterdir()):
+            for scheme in ("light", "dark"):
+                chromium.media("screen", scheme)
+                chromium.open(page, width=360, height=700)
+                assert chromium.complaints == [] and chromium.requests == [page.resolve().as_uri()]
+                assert chromium.evaluate("document.documentElement.scrollWidth") <= 360, page.name
+
+
+def test_versions_are_those_of_the_tests(repository):
+    ours = [line for line in (repository / "docs/requirements.txt").read_text().splitlines() if line[0] != "#"]
+    assert ours and set(ours) <= set((repository / "tests/requirements.txt").read_text().splitlines())
