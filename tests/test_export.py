@@ -46,9 +46,12 @@ from plan.load import load_config
 from plan.runs import data_languages, resolve_run
 from plan.translators import FROM_WEIGHTS, resolve_translator
 from report import model_card
+from tasks import TASKS as TASK_MODULES
 from training.assembly import PretrainingModel
 
 pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")
+from huggingface_hub import ModelCard
+from huggingface_hub.repocard_data import model_index_to_eval_results
 
 TOLERANCE = 1e-5
 SCRIPTS = Path(export_model.__file__).parent
@@ -619,13 +622,41 @@ def test_the_card_says_where_the_model_comes_from(with_run, tmp_path, tokenizer)
     older = tmp_path / "scores/xlm/xnli/older/seed-1.json"
     older.parent.mkdir()
     older.write_text(json.dumps(score | {"setting": "older", "seed": 1, "run_hash": "f" * 16, "scores": own}))
-    _, text = with_run("xlm", "paper", "--cost", tmp_path / "cost.json", "--scores", *files, older)
+    head, text = with_run("xlm", "paper", "--cost", tmp_path / "cost.json", "--scores", *files, older)
     for value in ("0123456789abcdef", "c" * 40, tokenizer.sha256, "1234567", "5e+15", "6e+15", "4321", "| seed | 1 |"):
         assert value in text
     assert "| xnli | zero-shot | accuracy | 75.5 ± 7.1 | de, en | 1, 2 |" in text
     assert "| older |" not in text  # the score of other weights
+    (result,) = model_index_to_eval_results(head["model-index"])[1]  # the hub's own reading
+    assert (result.task_type, result.dataset_type, result.dataset_name) == ("text-classification", "xnli", "xnli")
+    assert (result.metric_type, result.metric_value, result.metric_args["std"]) == ("accuracy", 75.5, 7.1)
     for words in (model_card.XLM, model_card.XLM_R, "bfloat16", "AutoModelForMaskedLM.from_pretrained"):
         assert words in text
+
+
+def test_no_score_of_made_up_text_is_called_one_of_the_real_data(with_run, tmp_path):
+    score = {"run": "xlm-r", "task": "xnli", "setting": "zero-shot", "scale": "mini", "task_version": 1, "seed": 1}
+    own = [{"language": code, "metric": "accuracy", "value": 70.0, "n": 9} for code in ("de", "en")]
+    path = tmp_path / "scores/xlm-r/xnli/zero-shot/seed-1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(score | {"run_hash": "0123456789abcdef", "selection": None, "scores": own}))
+    head, text = with_run("xlm-r", "mini", "--scores", path)
+    card = ModelCard(f"---\n{yaml.safe_dump(head)}---\n{text}")
+    (result,) = card.data.eval_results
+    assert (result.dataset_type, result.metric_value) == ("generated-mini-world", 70.0)
+    assert result.dataset_name == "generated mini world, in the form of xnli" and "| xnli | zero-shot | " in text
+    unknown = model_card.model_index("xlm-r", [shown_score()], None)
+    assert unknown[0]["results"][0]["dataset"]["type"] == "data-of-unknown-scale"
+    assert model_card.model_index("xlm-r", [], None) is None
+
+
+def shown_score() -> model_card.ShownScore:
+    return model_card.ShownScore("xnli", "zero-shot", "accuracy", model_card.Summary(70.0, None, 1), ("de",), (1,))
+
+
+def test_the_hub_has_a_kind_for_each_task():
+    assert set(TASK_MODULES) - set(model_card.TASK_TYPES) == {"word-alignment"}
+    assert set(model_card.TASK_TYPES) <= set(TASK_MODULES)
 
 
 def test_a_published_checkpoint_has_a_licence_too(with_run, tmp_path, repository):

@@ -21,7 +21,7 @@ from plan.checkpoints import HUB
 from plan.datasets import Dataset, bitext_ids, load_datasets, load_languages, mono_ids
 from plan.recipes import TRAIN_PARTS
 from plan.words import described
-from report.scores import BY_UPDATE, group_paths, load_results, read_content, summarise
+from report.scores import BY_UPDATE, Summary, group_paths, load_results, read_content, summarise
 
 XLM = "Conneau and Lample, Cross-lingual Language Model Pretraining, NeurIPS 2019"
 XLM_R = "Conneau et al., Unsupervised Cross-lingual Representation Learning at Scale, ACL 2020"
@@ -79,6 +79,21 @@ PIPELINES = {
     "AutoModelForQuestionAnswering": "question-answering",
     "AutoModelForSeq2SeqLM": "translation",
 }
+TASK_TYPES = {  # as the hub names kinds of tasks; it has no name for word alignment
+    "bucc": "sentence-similarity",
+    "conll-ner": "token-classification",
+    "flores": "translation",
+    "mlqa": "question-answering",
+    "paws-x": "text-classification",
+    "tatoeba": "sentence-similarity",
+    "tydiqa-goldp": "question-answering",
+    "ud-pos": "token-classification",
+    "wikiann-ner": "token-classification",
+    "wmt14-en-de": "translation",
+    "wmt14-en-fr": "translation",
+    "xnli": "text-classification",
+    "xquad": "question-answering",
+}
 UNCLEAR = "unclear"  # what nobody has stated
 
 
@@ -129,27 +144,50 @@ class Corpus:
         return "; ".join(self.licences)
 
 
+@dataclass(frozen=True)
+class ShownScore:
+    """A row of the card's table, and of its metadata: both round here."""
+
+    task: str
+    setting: str
+    metric: str
+    summary: Summary
+    languages: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        return round(self.summary.mean, 1)
+
+    @property
+    def std(self) -> float | None:
+        return None if self.summary.std is None else round(self.summary.std, 1)
+
+
 def model_card(exported: Exported, args: argparse.Namespace) -> str:
     run = read_yaml(args.run_file, str(args.run_file)) if args.run_file else None
     before = [read_yaml(path, str(path)) for path in args.before]
     recipe = read_yaml(args.recipe, str(args.recipe)) if args.recipe else None
     scale = read_scale(args.scale) if args.scale else None
     corpora = corpora_of([one for one in (run, *before) if one], recipe, Path(args.datasets))
+    scores = shown_scores(exported, args.scores, args.scale.stem if scale else None)
     parts = [
-        head(exported, run, before, corpora),
+        head(exported, run, before, corpora, model_index(title(exported), scores, scale)),
         f"# {title(exported)}",
         *introduction(exported, run, before),
         *([scale_section(scale, args.scale.stem, exported)] if scale and not exported.is_untouched else []),
         provenance(exported, run, read_cost(args.cost, exported)),
         *data_section(corpora, bool(scale and scale.get("world")), exported),
-        *scores_section(exported, args.scores, args.scale.stem if scale else None),
+        *scores_section(scores),
         loading(exported),
         limits(exported),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def head(exported: Exported, run: dict | None, before: list[dict], corpora: list[Corpus]) -> str:
+def head(
+    exported: Exported, run: dict | None, before: list[dict], corpora: list[Corpus], index: list[dict] | None
+) -> str:
     metadata = exported.metadata
     languages = sorted({code for one in (run, *before) if one for code in languages_read(one)})
     tags = {"parallax", "cross-lingual", *(metadata[key] for key in ("run", "task") if metadata.get(key))}
@@ -161,6 +199,7 @@ def head(exported: Exported, run: dict | None, before: list[dict], corpora: list
         "pipeline_tag": pipeline(exported, run),
         "tags": sorted(tags),
         "data_licences": {corpus.name: corpus.said for corpus in corpora} or None,
+        "model-index": index,
     }
     kept = {key: value for key, value in about.items() if value is not None}
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=1000)}---"
@@ -298,27 +337,53 @@ def data_section(corpora: list[Corpus], made_up: bool, exported: Exported) -> li
     return ["\n".join(lines)]
 
 
-def scores_section(exported: Exported, paths: Iterable[Path], scale: str | None) -> list[str]:
-    rows = []
+def shown_scores(exported: Exported, paths: Iterable[Path], scale: str | None) -> list[ShownScore]:
+    shown = []
     for (_, task, setting), found in sorted(group_paths(paths).items()):
         files = {seed: path for seed, path in found.items() if is_of(exported, read_content(path, scale), path)}
         results = load_results(files, scale)
-        seeds = sorted(results.by_seed)
         metrics = sorted({score.metric for scores in results.by_seed.values() for score in scores})
         for metric in (name for name in metrics if not name.endswith(("-by-layer", BY_UPDATE))):
-            languages = results.languages(metric)
+            languages = tuple(results.languages(metric))
             summary = summarise(results.average_values(languages, metric).values())
-            shown = f"{summary.mean:.1f}" + (f" ± {summary.std:.1f}" if summary.std is not None else "")
-            said = f"{', '.join(map(str, seeds))}"
-            rows.append(f"| {task} | {setting} | {metric} | {shown} | {', '.join(languages)} | {said} |")
-    if not rows:
+            shown.append(ShownScore(task, setting, metric, summary, languages, tuple(sorted(results.by_seed))))
+    return shown
+
+
+def scores_section(scores: list[ShownScore]) -> list[str]:
+    if not scores:
         return []
+    rows = [
+        f"| {one.task} | {one.setting} | {one.metric} | {one.mean}{f' ± {one.std}' if one.std is not None else ''} | "
+        f"{', '.join(one.languages)} | {', '.join(map(str, one.seeds))} |"
+        for one in scores
+    ]
     top = [
         "| task | setting | metric | mean over languages | languages | seeds |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     note = "In per cent, of test data; for several seeds mean and standard deviation. Of an error rate less is better."
     return ["\n".join(["## Scores", "", note, "", *top, *rows])]
+
+
+def model_index(name: str, scores: list[ShownScore], scale: dict | None) -> list[dict] | None:
+    """The same scores as the hub reads them. Only where the data is known to be real does it bear the task's name: a
+    score on the generated mini-world must never stand beside others' of the data that it imitates."""
+    if not scores:
+        return None
+    results = []
+    for one in scores:
+        dataset = {"type": one.task, "name": one.task}
+        if scale is None or scale.get("world"):
+            made_up = "generated-mini-world" if scale else "data-of-unknown-scale"
+            dataset = {"type": made_up, "name": f"{made_up.replace('-', ' ')}, in the form of {one.task}"}
+        about = f"{one.metric} of {one.task}, {one.setting}, mean over {', '.join(one.languages)}"
+        spread = {} if one.std is None else {"std": one.std}
+        metric = {"type": one.metric.replace("-", "_"), "name": about, "value": one.mean}
+        metric["args"] = {"seeds": list(one.seeds), **spread}
+        task = {"type": TASK_TYPES.get(one.task, one.task)}
+        results.append({"task": task, "dataset": dataset | {"split": "test"}, "metrics": [metric]})
+    return [{"name": name, "results": results}]
 
 
 def is_of(exported: Exported, content: dict, path: Path) -> bool:
