@@ -19,6 +19,7 @@
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
 #   make curves  the losses of trainings, under way or ended, for TensorBoard (TO=wandb: Weights & Biases; FOLLOW=1 goes on)
+#   make push RUN=xlm-r TO=user/name    export a run's model, and say what would go to the Hugging Face Hub; YES=1 sends it
 #   make open    the page of results in a browser       make docs    README and docs/ as pages: results/docs/index.html
 #   make unlock  after a kill -9 or a power cut, when Snakemake says that the directory cannot be locked; then make again
 #
@@ -94,6 +95,12 @@ status: setup
 
 curves: setup
 	@python workflow/scripts/curves.py --scale $(SHOWN_SCALE) --to $(or $(TO),tensorboard) $(if $(FOLLOW),--follow)
+
+EXPORTED = results/$(SHOWN_SCALE)/exported/$(RUN)/seed-$(or $(SEED),1)
+push: setup
+	@test -n "$(RUN)" -a -n "$(TO)" || { echo "error: which run, and where to? make push RUN=xlm-r TO=user/name" >&2; exit 2; }
+	$(call workflow,$(EXPORTED))
+	@python workflow/scripts/push.py "$(EXPORTED)" --to "$(TO)" $(if $(filter 1,$(YES)),--yes)
 
 open: setup
 	@test -f results/index.html || { echo "error: no results/index.html yet: make demo" >&2; exit 2; }
