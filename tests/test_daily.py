@@ -297,6 +297,14 @@ def test_in_a_pipe_there_is_a_line_now_and_then_and_the_first_failure_is_said_la
     assert "\r" not in text and "\x1b" not in text
 
 
+def test_a_cause_of_several_lines_is_one_with_its_mend(tmp_path):
+    (tmp_path / "a.log").write_text(
+        "error: datasets.tsv, id a: no source gave the file\n  http://h/a: HTTP 404\nto mend: correct the url\n"
+    )
+    said = events.cause(events.Job(1, "download", {}, [str(tmp_path / "a.log")]))
+    assert said == "error: datasets.tsv, id a: no source gave the file; http://h/a: HTTP 404; to mend: correct the url"
+
+
 def test_a_job_that_was_killed_says_what_to_do(tmp_path):
     (tmp_path / "empty.log").write_text("")
     assert "want of memory" in events.cause(events.Job(1, "pretrain", {}, [str(tmp_path / "empty.log")]))

@@ -7,8 +7,11 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+from common.errors import plain
 
 EVENTS = Path(".snakemake/progress.jsonl")  # of the last run; `make status` reads it from another terminal
 
@@ -187,9 +190,10 @@ def cause(job: Job) -> str:
             ]
         except OSError:
             continue
-        ours = [line for line in lines if line.startswith("error: ")]
-        if ours:
-            return ours[0]
+        ours = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+        if ours:  # a message of several lines says where, then why, then the mend
+            more = takewhile(lambda line: line.startswith(("  ", "to mend: ")), lines[ours[0] + 1 :])
+            return plain("; ".join([lines[ours[0]], *(line.strip() for line in more)]))
         if lines:
             last = lines[-1].strip()
             if last.startswith("ModuleNotFoundError: "):  # after `make demo` alone, or in a Python of one's own
