@@ -94,6 +94,12 @@ class Browser:
         for kind in ("rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
+    def type(self, key: str, code: int, text: str) -> None:
+        """A key that is also a character: buttons and folds obey the character."""
+        named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
+
     def pdf(self) -> bytes:
         printed = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
         return base64.b64decode(printed["data"])

@@ -433,6 +433,8 @@ def test_text_stands_out_from_its_ground(chromium, page, scheme):
     dark = chromium.evaluate("getComputedStyle(document.documentElement).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
     assert chromium.evaluate(CONTRAST) == []
+    chromium.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert chromium.evaluate(CONTRAST) == [], "what was folded"
 
 
 @needs_browser
@@ -545,6 +547,37 @@ def test_the_keyboard_reaches_the_skip_link_and_the_tables(chromium, tree):
         chromium.press("ArrowRight", 39)
     chromium.evaluate("new Promise(done => setTimeout(done, 500))")
     assert chromium.evaluate(f"{first}.scrollLeft") > 0
+
+
+@needs_browser
+def test_every_control_is_reached_by_tab_and_obeys_enter_or_space(chromium, tree):
+    """What a mouse can do on the page a keyboard can: fold and unfold, sort, filter, follow a link."""
+    chromium.media()
+    chromium.open(tree / "results/index.html")
+    controls = "[...document.querySelectorAll('a[href], button, input, select, summary, [onclick], [role=button]')]"
+    assert chromium.evaluate(f"{controls}.filter(e => e.tabIndex < 0).map(e => e.outerHTML.slice(0, 80))") == []
+    order = "[...document.querySelectorAll('[tabindex]')].filter(e => e.tabIndex > 0).length"
+    assert chromium.evaluate(order) == 0, "the order of Tab is that of the page"
+    active = "document.activeElement"
+    shown = f"{controls}.filter(e => e.checkVisibility()).indexOf({active})"
+    reached = []
+    for _ in range(80):
+        chromium.press("Tab", 9)
+        reached.append(chromium.evaluate(shown))
+    reached = [number for number in reached if number >= 0]  # the others are boxes that scroll
+    assert len(reached) > 40 and reached == list(range(len(reached))), "Tab leaves a control out"
+
+    for key, code, text in (("Enter", 13, "\r"), (" ", 32, " ")):
+        chromium.evaluate("document.querySelector('details.item > summary').focus()")
+        before = chromium.evaluate(f"{active}.parentElement.open")
+        chromium.type(key, code, text)
+        assert chromium.evaluate(f"{active}.parentElement.open") is not before, f"{key!r} does not fold"
+        chromium.evaluate("document.querySelector('#files-table').closest('details')?.setAttribute('open', '')")
+        chromium.evaluate("document.querySelector('#files-table thead button').focus()")
+        sorted_ = f"{active}.parentElement.getAttribute('aria-sort')"
+        before = chromium.evaluate(sorted_)
+        chromium.type(key, code, text)
+        assert chromium.evaluate(sorted_) != before, f"{key!r} does not sort"
 
 
 @needs_browser
