@@ -75,3 +75,11 @@ def test_nothing_to_gather_and_a_folder_in_the_way_are_one_line(predictions, tmp
     assert not (tmp_path / "out").exists()
     with pytest.raises(UserError, match="is there already"):
         gather(monkeypatch, predictions, tmp_path, "cross-lingual-transfer")
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"setting": "x"}', "[" * 200_000])
+def test_predictions_that_do_not_say_what_they_are_of_are_one_line(predictions, tmp_path, monkeypatch, text):
+    path = predictions / "xnli/cross-lingual-transfer/seed-1/predictions.json"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(UserError, match=r"seed-1/predictions\.json: does not say what it is of .*; delete the folder"):
+        gather(monkeypatch, predictions, tmp_path / "out", "cross-lingual-transfer")

@@ -73,7 +73,12 @@ def gather(out: Path, task: str, source: Path | None) -> str:
     if source is None:
         return "missing"
     check_folder(source, "delete the folder and predict again")
-    described = json.loads((source / "predictions.json").read_text(encoding="utf-8"))
+    try:
+        described = json.loads((source / "predictions.json").read_text(encoding="utf-8"))
+        about = f"{described['setting']}, scale {described['scale']}, run hash {described['run_hash']}"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = f"does not say what it is of ({type(error).__name__}: {error})"
+        raise UserError(f"{source}/predictions.json: {problem}; delete the folder and predict again") from None
     (out / "predictions" / name).mkdir(parents=True)
     missing = []
     for language in wanted.split():
@@ -83,7 +88,7 @@ def gather(out: Path, task: str, source: Path | None) -> str:
         else:
             missing.append(language)
     lacks = f"; lacks {', '.join(missing)}, so XTREME's evaluator stops at it" if missing else "; complete"
-    return f"{described['setting']}, scale {described['scale']}, run hash {described['run_hash']}{lacks}"
+    return about + lacks
 
 
 if __name__ == "__main__":
