@@ -270,7 +270,7 @@ def test_it_learns_and_keeps_the_best_on_dev(tuned, tagger):
         (trial,) = report["trials"]
         history = trial["history"]
         assert [point["step"] for point in history] == sorted({point["step"] for point in history})
-        assert history[-1]["step"] == report["selection"]["of"]
+        assert history[-1]["step"] == report["selection"]["of"] or history[-1]["mean"] == 100
         assert report["selection"]["score"] == max(point["mean"] for point in history) > above
         first_best = next(point for point in history if point["mean"] == report["selection"]["score"])
         assert report["selection"]["step"] == first_best["step"]
@@ -410,6 +410,36 @@ def test_grid_keeps_the_best_point(tiny, tmp_path):
     assert report["selection"]["score"] == max(scores) > min(scores)
 
 
+def test_a_fine_tuning_whose_dev_cannot_be_better_ends_with_the_weights_of_the_whole():
+    """As no later weights take the place of the first of equals."""
+
+    def learnt(dev: list[float]) -> tuple[dict, dict, list[int]]:
+        torch.manual_seed(0)
+        encoder, scores, steps, kept = nn.Linear(2, 1), iter(dev), [], []
+        encoder.config = SimpleNamespace(layers=1)
+
+        def step_of(batch: int, optimizer: torch.optim.Optimizer) -> float:
+            loss = encoder(torch.tensor([1.0, batch])).square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps.append(batch)
+            return loss.item()
+
+        hyper = Hyperparameters("r", peak_lr=0.1, batch=1, epochs=1, evaluations=3, max_length=8, warmup_fraction=0.0)
+        model = nn.ModuleDict({"encoder": encoder, "head": nn.Linear(1, 1)})
+        weights, report = finetuning.learn(
+            model, hyper, 6, "accuracy", iter(range(6)), step_of, lambda: {"en": next(scores)}, keep=kept.append
+        )
+        return weights, report, [*steps, len(kept)]
+
+    ended, short, (*steps, kept) = learnt([66.0, 100.0])
+    whole, long, (*all_steps, _) = learnt([66.0, 99.9, 50.0])
+    assert (steps, all_steps, kept) == ([0, 1, 2, 3], [0, 1, 2, 3, 4, 5], 1)
+    assert all(torch.equal(ended[name], whole[name]) for name in whole)
+    assert short["selection"]["step"] == long["selection"]["step"] == 4 and short["selection"]["of"] == 6
+
+
 RESTARTED = {"peak_lr": 3e-3, "epochs": 2, "evaluations": 2, "dropout": 0.1, "warmup_fraction": 0.1}
 
 
@@ -449,7 +479,7 @@ def test_a_restarted_fine_tuning_goes_on_to_the_same_weights(tiny, tmp_path, mon
 
 
 def test_a_killed_search_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
-    hyper = {"epochs": 3, "evaluations": 3, "dropout": 0.1, "grid": {"peak_lr": [2e-3, 3e-3], "batch": [16]}}
+    hyper = {"epochs": 3, "evaluations": 3, "dropout": 0.1, "grid": {"peak_lr": [2e-3, 1e-9], "batch": [16]}}
     recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)
     whole = run_finetune(tiny, tmp_path / "whole/m.safetensors", recipe=recipe)
     assert not (whole.parent / "state").exists()

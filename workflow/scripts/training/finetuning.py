@@ -161,7 +161,8 @@ def learn(
     keep: Callable[[dict], None] | None = None,
 ) -> tuple[dict[str, Tensor], dict]:
     """Weights that are best on dev, the first of equals, and the dev history. `step_of` makes one update of one batch
-    and gives its loss, `scores_of` the dev score of each language. `keep` is given what `left` needs to go on there."""
+    and gives its loss, `scores_of` the dev score of each language. `keep` is given what `left` needs to go on there.
+    Ends where dev is at 100: no later weights could take the place of these."""
     evaluate_at = {round(updates * (i + 1) / hyper.evaluations) for i in range(hyper.evaluations)} - {0}
     warmup = hyper.warmup_steps or round((hyper.warmup_fraction or 0) * updates)
     if warmup >= updates:
@@ -199,6 +200,8 @@ def learn(
         if best is None or mean > best[0]:
             weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
             best = mean, step, weights, scores
+        if mean >= 100:
+            break
         if keep and step < updates:
             parts = [part.state_dict() for part in (model, optimizer, schedule)]
             keep({"step": step, "best": best, "history": history, "parts": parts, "random": random_states()})
