@@ -82,16 +82,35 @@ def paper(repository, tmp_path_factory) -> Path:
     return tree
 
 
-def submitted(tree: Path, stand_ins: Path, target: str, **environment: str) -> list[str]:
-    """The arguments of the sbatch that makes this target, what differs from call to call taken out."""
+def submitted(tree: Path, stand_ins: Path, target: str, to_its_end: bool = False, **environment: str) -> list[str]:
+    """The arguments of the sbatch that makes this target, what differs from call to call taken out. What Snakemake does
+    afterwards, ten seconds of waiting for the most part, is waited for where it is asked for."""
     calls = stand_ins / "calls"
     calls.unlink(missing_ok=True)
     own = {"CALLS": str(calls), "ACCOUNTING": "accounting_storage/none", **environment}
     own["PATH"] = f"{stand_ins}{os.pathsep}{os.environ['PATH']}"
-    arguments = ("--retries", "0", "--config", "scale=paper", "--allowed-rules", *RULES[target], "--", target)
+    arguments = (
+        "--nolock",
+        "--retries",
+        "0",
+        "--config",
+        "scale=paper",
+        "--allowed-rules",
+        *RULES[target],
+        "--",
+        target,
+    )
     command, own = profile(tree, *arguments, **own)
-    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
-    assert calls.exists(), done.stdout + done.stderr
+    with open(stand_ins / "log", "w") as log:
+        process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
+    called = lambda: calls.exists() and calls.read_text().endswith("\n")  # noqa: E731
+    wait_until(lambda: process.poll() is not None or (called() and not to_its_end))
+    if to_its_end:
+        assert process.returncode == 1, (stand_ins / "log").read_text()  # 124: waited until its time was up
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert called(), (stand_ins / "log").read_text()
     [call] = calls.read_text().splitlines()
     words = call.split("\0")[:-1]
     for option, shown in {"--job-name": "RUN", "--output": "LOG", "-D": "HERE"}.items():
@@ -148,9 +167,14 @@ def test_a_file_of_partitions(paper, stand_ins, target, partition):
 
 
 def test_finished_jobs_are_asked_for_in_the_accounts_where_there_are_some(paper, stand_ins):
-    """squeue has answered in the tests above. Here only sacct does; who asks the other waits for ever."""
+    """squeue does not answer, sacct does; who asks the other waits for ever."""
     (stand_ins / "squeue").write_text("#!/bin/sh\n")
-    submitted(paper, stand_ins, CLEANED, ACCOUNTING="accounting_storage/slurmdbd")
+    submitted(paper, stand_ins, CLEANED, to_its_end=True, ACCOUNTING="accounting_storage/slurmdbd")
+
+
+def test_a_failed_job_is_asked_for_in_the_queue_where_there_are_no_accounts(paper, stand_ins):
+    (stand_ins / "sacct").write_text("#!/bin/sh\n")
+    submitted(paper, stand_ins, CLEANED, to_its_end=True)
 
 
 # --- How large a training is --------------------------------------------------------------------------------------
