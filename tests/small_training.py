@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import sentencepiece
 import torch
 from safetensors.torch import load_file
 
+import ready
 from engine.shards import read_manifest, sha256_of
 from small_corpus import VOCABULARY, write_corpus, write_plan, write_run
 
@@ -45,7 +45,7 @@ def make_corpus(folder: Path) -> Path:
     return folder
 
 
-def command(corpus: Path, folder: Path, *extra: str, launcher: tuple[str, ...] = (sys.executable,)) -> list[str]:
+def command(corpus: Path, folder: Path, *extra: str, launcher: tuple[str, ...] | None = None) -> list[str]:
     paths = {
         "--run-file": folder / "run.yaml",
         "--plan": corpus / "plan.tsv",
@@ -56,7 +56,7 @@ def command(corpus: Path, folder: Path, *extra: str, launcher: tuple[str, ...] =
         "--cost": folder / "cost.json",
     }
     arguments = [str(part) for pair in paths.items() for part in pair]
-    return [*launcher, str(SCRIPT), *arguments, "--seed", "1", *extra]
+    return [*(launcher or (ready.python(),)), str(SCRIPT), *arguments, "--seed", "1", *extra]
 
 
 def train(corpus: Path, folder: Path, **options) -> subprocess.CompletedProcess:

@@ -84,6 +84,9 @@ def set_threshold(tree: Path, section: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+PLAIN_RUNS = "runs: [random-init, xlm-r, xlm, xlm-r-small, xlm-small, fast-align]"
+
+
 @pytest.fixture(scope="module")
 def built(repository, tmp_path_factory) -> Path:
     """A tree after complete runs of smoke, with stand-ins for the scripts that compute."""
@@ -269,6 +272,7 @@ def test_an_evaluation_language_plans_no_cleaning_and_no_training(tree):
     edit(tree, "config/scales/smoke.yaml", "languages: [de, en, hi, zh]", "languages: [de, en, hi]")
     # With three languages of pre-training everything is new; the fourth is then only evaluated.
     edit(tree, "config/scales/smoke.yaml", "evaluation_languages: null", "evaluation_languages: [de, en, hi]")
+    edit(tree, "config/scales/smoke.yaml", PLAIN_RUNS, "runs: [random-init, xlm-r]")
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")
     edit(
         tree, "config/scales/smoke.yaml", "evaluation_languages: [de, en, hi]", "evaluation_languages: [de, en, hi, zh]"
@@ -278,7 +282,7 @@ def test_an_evaluation_language_plans_no_cleaning_and_no_training(tree):
     config = load_config(tree, {"scale": "smoke"})
     needs = [need for need in all_needs(config) if "zh" in config.tasks[need[1]]["languages"]]
     chinese = [need for need in needs if "centred" not in need[2]]  # Chinese has no pairs here to be centred on
-    assert found["predict"] == found["score"] == len(chinese) > 20
+    assert found["predict"] == found["score"] == len(chinese) >= 20
 
 
 def test_one_run_file_plans_that_run_and_its_descendants(tree):
@@ -430,6 +434,7 @@ def test_a_changed_world_is_a_new_world(tree):
 
 def test_switching_the_scale_back_and_forth_only_assembles_again(tree):
     edit(tree, "config/scales/mini.yaml", "seeds: [1, 2, 3]", "seeds: [1]")
+    edit(tree, "config/scales/mini.yaml", PLAIN_RUNS, "runs: [xlm-r]")  # one is enough to be left alone
     snakemake(tree, "--cores", "2", "--config", "scale=mini")
     assembled = {**specs(tree, "tables"), **specs(tree, "figures"), "make_ledger": 1, "make_document": 1}
     assert planned(tree, scale="mini") == {}
@@ -483,8 +488,7 @@ def test_parsing_imports_nothing_heavy(repository):
         ("mini", "models"),
         ("mini", "scores"),
         ("mini", "cleaning"),
-        ("mini", "results/tables/all.pdf"),
-        ("small", "tables"),
+        ("mini", "tables"),
         ("small", "results/tables/all.pdf"),
     ],
 )
