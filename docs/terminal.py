@@ -10,15 +10,18 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SECONDS = 540  # beyond this a command hangs
@@ -113,6 +116,24 @@ def score_edited(tree: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def under_way(tree: Path) -> Iterator[None]:
+    """The main run with a longer training, until that has told its losses; then Ctrl-C."""
+    log, began = tree / "results/smoke/logs/pretrain/xlm-r/seed-1.log", time.time()
+    with restored(tree / "config/scales/smoke.yaml") as scale:
+        edit(scale, "schedule: {steps: 30,", "schedule: {steps: 30000,")
+        with subprocess.Popen(
+            **shell(MAKE, tree), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as run:
+            try:
+                while not (log.exists() and log.stat().st_mtime > began and "\nstep " in log.read_text()):
+                    assert run.poll() is None and time.time() < began + SECONDS, "no training began"
+                    time.sleep(0.1)
+                yield
+            finally:
+                os.killpg(run.pid, signal.SIGINT)
+
+
 # Title, what is broken, and the command. They are recorded in this order, in one tree.
 PARTS = [
     ("The demo", nothing_broken, "make demo"),
@@ -128,6 +149,7 @@ PARTS = [
     ("A table: a score that was edited", score_edited, MAKE),
     ("Training: a learning rate of 10", rate_too_high, MAKE),
     ("The status after a failure", nothing_broken, "make status"),
+    ("The status of a run under way, from another terminal", under_way, "make status"),
 ]
 
 
@@ -142,6 +164,7 @@ def neutral(said: str, tree: Path) -> str:
         (r"^\d\d:\d\d ", "..:.. "),
         (r"\b\d+:\d\d:\d\d(?:\.\d+)?", "..."),
         (r"\b\d+ h(?: \d+ min)?\b|\b\d+ min(?: \d+ s)?\b|\b\d+(?:\.\d+)? s\b", "..."),
+        (r"\b\d[\d,]* tokens/s", "... tokens/s"),
         (r"(Provided cores: )\d+", r"\1..."),
         (r"/(?:usr/)?bin/bash", "bash"),
         (r"[ \t]+$", ""),
@@ -160,16 +183,22 @@ def fresh_copy(to: Path) -> Path:
     return to
 
 
-def record(command: str, tree: Path) -> str:
-    """What it says, in a pipe; set-up is done already."""
+def shell(command: str, tree: Path) -> dict[str, Any]:
+    """How a command is called in the tree; set-up is done already."""
     port = tree / "port"
     line = command.replace("files.example", f"127.0.0.1:{port.read_text()}" if port.exists() else "")
     line = re.sub(r"^make", "make --no-print-directory -o .venv/.installed -o .venv/.installed-for-demo", line)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "MAKE", "MFLAGS"))}
+    path = f"{tree}/.venv/bin{os.pathsep}{os.environ['PATH']}"
+    env = own | {"PATH": path, "OMP_NUM_THREADS": "1"}
+    return {"args": ["bash", "-c", line], "cwd": tree, "env": env, "stdin": subprocess.DEVNULL}
+
+
+def record(command: str, tree: Path) -> str:
+    """What it says, in a pipe."""
     done = subprocess.run(
-        ["bash", "-c", line], cwd=tree, timeout=SECONDS, text=True, check=False,
-        env=own | {"PATH": f"{tree}/.venv/bin{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        **shell(command, tree), timeout=SECONDS, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     return neutral(done.stdout, tree)
 

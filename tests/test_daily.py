@@ -234,6 +234,7 @@ def test_a_failed_job_ends_with_its_cause_and_is_made_again(tree):
         "  error: config/audit.yaml, here: is wrong; mend it",
         "  all that it said: results/smoke/logs/audit.log",
     ]
+    assert done.stderr.count("is wrong; mend it") == 1
     assert "CalledProcessError" not in done.stderr and "set -euo pipefail" not in done.stderr
     shown = subprocess.run(
         [sys.executable, "workflow/scripts/status.py"], cwd=tree, capture_output=True, text=True, check=True
@@ -243,7 +244,7 @@ def test_a_failed_job_ends_with_its_cause_and_is_made_again(tree):
     done = plainly(tree, *call)
     assert done.returncode == 0 and "Finished jobid" not in done.stderr
     shown = subprocess.run([sys.executable, "workflow/scripts/status.py"], cwd=tree, capture_output=True, text=True)
-    assert "Scale smoke: 1 of 1 jobs done; it is finished." in shown.stdout
+    assert "Scale smoke: 1 of 1 jobs done; it is finished. Open: results/smoke/." in shown.stdout
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------
@@ -263,6 +264,24 @@ def test_what_a_run_does_can_be_read_from_its_events(watch, tmp_path):
     shown = "\n".join(status.lines(state, time.time()))
     assert "1 of 5 jobs done, 1 running" in shown and "step 9/30  mmlm 5.2" in shown and "6.1" not in shown
     assert "pretrain, which nobody has measured here yet" in shown
+
+
+def test_a_run_that_is_finished_says_what_to_open():
+    state = events.State(scale="mini", totals={"make_site": 1}, done={"make_site": 1}, ended="done")
+    said = status.heading(state, False, 0.0)
+    assert said == "Scale mini: 1 of 1 jobs done; it is finished. Open: results/index.html (make open)."
+    state.ended = "stopped"
+    assert status.heading(state, False, 0.0).endswith(
+        "; it was stopped. Nothing runs now; " + "the same command again goes on from there."
+    )
+
+
+def test_of_many_failures_the_first_is_said_last_and_the_rest_counted():
+    jobs = [events.Job(number, "score", {"seed": str(number)}, []) for number in range(terminal.MOST_CAUSES + 2)]
+    said = terminal.failures([terminal.failure(job) for job in jobs]).splitlines()
+    assert said[0] == "2 more failed: make status names each."
+    assert [line for line in said if line.endswith(" failed:")][-1] == "score seed=0 failed:"
+    assert len(said) == 1 + 2 * terminal.MOST_CAUSES
 
 
 def test_the_time_left_is_the_work_left_over_what_does_it_at_once():
@@ -293,7 +312,9 @@ def test_in_a_pipe_there_is_a_line_now_and_then_and_the_first_failure_is_said_la
     watch.over.set()
     text = watch.stream.getvalue()
     assert "2 jobs to run:" in text and "0 of 2 jobs, 0 running" in text and "2 FAILED" in text
-    assert watch.last.startswith("pretrain seed=1 failed:\n  error: config/x.yaml, key: wrong")
+    assert watch.last.splitlines()[-3:-1] == ["pretrain seed=1 failed:", "  error: config/x.yaml, key: wrong"]
+    assert "pretrain seed=2 failed:\n  error: later trouble" in watch.last
+    assert "FAILED: pretrain seed=1" in text and "config/x.yaml" not in text, "the cause twice"
     assert "\r" not in text and "\x1b" not in text
 
 

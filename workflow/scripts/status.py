@@ -46,7 +46,10 @@ def alive(state: State) -> bool:
 def heading(state: State, going: bool, now: float) -> str:
     words = f"Scale {state.scale}: {state.jobs_done:,} of {state.jobs:,} jobs done"
     if not going:
-        how = {"done": "it is finished", "failed": "it failed"}.get(state.ended, "it was stopped")
+        if state.ended == "done":
+            shown = "results/index.html (make open)" if "make_site" in state.totals else f"results/{state.scale}/"
+            return f"{words}; it is finished. Open: {shown}."
+        how = "it failed" if state.ended == "failed" else "it was stopped"
         return f"{words}; {how}. Nothing runs now; the same command again goes on from there."
     left, unknown = seconds_left(state, benchmarked(state.scale, state.totals), now)
     words += f", {len(state.running):,} running, for {time_words(now - state.started)}; {time_words(left)} left"

@@ -187,7 +187,10 @@ def learn(
         model.train()
         loss = step_of(next(batches), optimizer)
         if not math.isfinite(loss):
-            raise UserError(f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr or check the encoder")
+            raise UserError(
+                f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr, or, where the encoder's training "
+                "diverged (make curves), lower its run's optimizer.peak_lr in config/"
+            )
         schedule.step()
         loss_sum, since = loss_sum + loss, since + 1
         if step not in evaluate_at:

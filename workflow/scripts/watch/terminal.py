@@ -26,6 +26,7 @@ from watch.events import EVENTS, Job, State, benchmarked, by_stage, cause, short
 
 EVERY = 60.0  # seconds between two lines where nobody looks at a terminal
 WIDTH = 24  # of the bar
+MOST_CAUSES = 3  # of failed jobs that are said at the end
 OURS = ("run_info", "job_finished", "progress", "resources_info")
 CHATTER = ("Select jobs to execute", "Execute ")  # as often as a job begins
 
@@ -50,6 +51,7 @@ class Watch:
         self.state, self.known = State(), {}
         self.lock = threading.RLock()
         self.over = threading.Event()
+        self.causes: list[str] = []  # of the jobs that failed
         self.last: str | None = None  # what is printed at the very end
         self.shown = 0.0
         self.drawn = False
@@ -108,8 +110,10 @@ class Watch:
         failed = len(self.state.failed)
         self._keep({"event": "fail", "id": said["jobid"], "command": str(said.get("shellcmd") or "")})
         for job in self.state.failed[failed:]:
-            self._print(failure(job))
-            self._say_last(failure(self.state.failed[0]))
+            self._print(f"FAILED: {job.name}; why is said last, and now by make status")
+            self.causes.append(failure(job))  # now, for a job that is tried again writes its log anew
+        if self.causes:
+            self._say_last(failures(self.causes))
 
     # -- the terminal -------------------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class Watch:
     def _say_last(self, text: str) -> None:
         if self.last is None:
             atexit.register(self._print_last)
-        self.last = self.last or text
+        self.last = text
 
     def _print_last(self) -> None:
         with self.lock:
@@ -174,6 +178,13 @@ def failure(job: Job) -> str:
     lines = [f"{job.name} failed:", f"  {cause(job)}"]
     lines += [f"  all that it said: {log}" for log in job.log]
     return "\n".join(lines)
+
+
+def failures(causes: list[str]) -> str:
+    """The first failure last, for the others may come of it, or of its being stopped."""
+    shown = causes[:MOST_CAUSES][::-1]
+    more = len(causes) - len(shown)
+    return "\n".join(([f"{more} more failed: make status names each."] if more else []) + shown)
 
 
 def unknown_target(target: str, known: list[str]) -> str:
