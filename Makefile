@@ -55,7 +55,7 @@ SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mi
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := all
-.PHONY: all demo real help table train compare new-run new-table status curves open docs smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
+.PHONY: all demo real help table train compare new-run new-table status curves push open docs smoke test lint setup lock pdf report plan unlock faults test-all test-slurm
 .DELETE_ON_ERROR:
 
 all: setup

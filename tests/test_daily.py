@@ -247,6 +247,14 @@ def test_a_failed_job_ends_with_its_cause_and_is_made_again(tree):
     assert "Scale smoke: 1 of 1 jobs done; it is finished. Open: results/smoke/." in shown.stdout
 
 
+def test_the_changes_name_every_command(repository):
+    makefile = (repository / "Makefile").read_text(encoding="utf-8")
+    commands = set(re.search(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[1].split()) - {"all"}
+    assert {"demo", "push", "curves"} <= commands, "what makes no file of its name is phony"
+    changes = (repository / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert commands - set(re.findall(r"`make ([\w-]+)`", changes)) == set()
+
+
 # --- watching ---------------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,13 @@ def packages(path: Path) -> dict[str, str]:
     return found
 
 
+def test_no_environment_with_packages_of_pip_has_pins_of_conda():
+    """Snakemake installs from the pins alone, which know nothing of what stands under `pip:`."""
+    of_pip = [path.stem for path in ENVIRONMENTS if "pip:" in path.read_text(encoding="utf-8")]
+    assert of_pip == ["data", "diagrams", "torch"], "mend CONTRIBUTING.md, too, which names the others"
+    assert [path for path in (REPOSITORY / "envs").glob("*.pin.txt") if path.name.split(".")[0] in of_pip] == []
+
+
 def test_the_lock_file_has_what_is_required():
     locked = pins(REPOSITORY / "requirements.lock")
     required = pins(REPOSITORY / "requirements.txt")
