@@ -631,6 +631,18 @@ def test_others_are_the_languages_that_are_not_english(repository, scores):
     assert len(notes) == 1 and notes[0].startswith("Others of ") and notes[0].endswith(": over de, fr.")
 
 
+def test_averages_that_are_the_same_at_this_scale_are_said_to_be(repository, scores):
+    """As of XLM-E's 14 and 36 pairs where the scale has some of the 14. Not of numbers that happen to be equal."""
+    column = {"task": "xnli", "metric": "accuracy", "average": True, "show": [AVERAGE]}
+    codes = {"two": ["de", "fr"], "three": ["de", "fr", "es"], "one": ["de"]}
+    columns = [column | {"languages": languages, "heading": name} for name, languages in codes.items()]
+    write_pair(scores, "xlm-r", {1: (60.0, 50.0), 2: (61.0, 53.0)}, ("de", "fr"))
+    table = build(small_spec(columns=columns), made_up.make_context(repository, scores))
+    said = [words for _, words in language_notes(table) if "same languages" in words]
+    assert said == ["two and three: the same languages at this scale, and so the same reproduced numbers."]
+    assert said[0] in render_latex(table)
+
+
 def test_a_gap_over_fewer_languages_is_starred(repository, scores):
     write_pair(scores, "xlm-r", {1: (60.0, 50.0)})
     table = build(gap_spec(), made_up.make_context(repository, scores))

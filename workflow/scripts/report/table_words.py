@@ -257,6 +257,7 @@ def language_notes(table: Table) -> list[tuple[bool, str]]:
     for words, titles in of_words.items():
         named = f"{', '.join(titles)}: " if len(of_words) > 1 else ""
         notes.append((True, f"{named}{words}"))
+    notes += [(False, words) for words in same_columns(table)]
     by_languages: dict[tuple[str, ...], list[str]] = {}
     for column in table.columns:
         if column.of_scale and column.is_derived and column.languages:
@@ -267,6 +268,21 @@ def language_notes(table: Table) -> list[tuple[bool, str]]:
     for languages, titles in by_languages.items():
         notes.append((False, f"{what} of {', '.join(titles)}: over {', '.join(languages)}."))
     return notes
+
+
+def same_columns(table: Table) -> list[str]:
+    """Averages over languages that differ in the paper and not at this scale, which has only some of them."""
+    by_values: dict[tuple, list[str]] = {}
+    for index, column in enumerate(table.columns):
+        values = tuple(tuple(sorted(row.cells[index].values.items())) for row in table.rows)
+        if column.is_derived and not column.parts and any(values):
+            kind = (column.task, column.metric, column.setting, column.direction, column.language)
+            by_values.setdefault((*kind, values), []).append(plain_title(column))
+    return [
+        f"{' and '.join(titles)}: the same languages at this scale, and so the same reproduced numbers."
+        for titles in by_values.values()
+        if len(titles) > 1
+    ]
 
 
 def meaning_notes(table: Table) -> list[str]:
