@@ -78,11 +78,21 @@ def linked(children: list[Token], source: str, pages: dict[str, str]) -> list[To
                 token.attrs["href"] = pages[name] + ("#" + place if place else "")
             elif target and ":" not in target:
                 raise UserError(f"{source}: the link to {target} leads to no page; name a page, or write it as code")
+        if token.type == "image":
+            token = drawn(token, source)
         named = token.type == "code_inline" and re.fullmatch(r"docs/[\w-]+\.md|(?:config/)?README\.md", token.content)
         if named and token.content not in pages:
             raise UserError(f"{source}: names `{token.content}`, which is not there; correct the name")
         made += link(pages[token.content], [token]) if named and token.content != source and not within else [token]
     return made
+
+
+def drawn(image: Token, source: str) -> Token:
+    """A drawing of ours stands in the page itself, which loads nothing."""
+    path = (REPOSITORY / source).parent / str(image.attrs["src"])
+    if path.suffix != ".svg" or not path.is_file():
+        raise UserError(f"{source}: the picture {image.attrs['src']} is no SVG file of this repository")
+    return Token("html_inline", "", 0, content=path.read_text(encoding="utf-8"))
 
 
 def rendered(source: str, pages: dict[str, str]) -> tuple[str, str]:
