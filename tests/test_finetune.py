@@ -438,6 +438,7 @@ def test_a_fine_tuning_whose_dev_cannot_be_better_ends_with_the_weights_of_the_w
     assert (steps, all_steps, kept) == ([0, 1, 2, 3], [0, 1, 2, 3, 4, 5], 1)
     assert all(torch.equal(ended[name], whole[name]) for name in whole)
     assert short["selection"]["step"] == long["selection"]["step"] == 4 and short["selection"]["of"] == 6
+    assert learnt([66.0, 80.0, 80.0])[1]["selection"]["step"] == 4
 
 
 RESTARTED = {"peak_lr": 3e-3, "epochs": 2, "evaluations": 2, "dropout": 0.1, "warmup_fraction": 0.1}
