@@ -378,7 +378,7 @@ def test_a_silent_connection_is_closed_and_tried_again(server, tmp_path, behavio
     start = time.monotonic()
     # Dripping leaves a few wrong bytes, which are resumed: the sum notices, and the file is fetched anew.
     fetch(row(server.url("/f")), tmp_path, patience=patience)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
 
 
 def test_a_server_that_never_answers(server, tmp_path):
@@ -391,10 +391,11 @@ def test_a_server_that_never_answers(server, tmp_path):
 
 
 def raw(answer: bytes, *, endless: bytes = b"", pause: float = 0.0):
-    """Whatever bytes, then `endless` again and again until the client hangs up."""
+    """Whatever bytes, then `endless` again and again until the client hangs up; without it the server hangs up."""
 
     def reply(handler):
         handler.wfile.write(answer)
+        handler.close_connection = not endless
         while endless and not handler.server.release.wait(pause):
             handler.wfile.write(endless)
             handler.wfile.flush()
@@ -451,7 +452,7 @@ def test_a_refusal_is_one_plain_line(server, tmp_path):
 
 def test_random_answers_turn_to_the_next_source(server, tmp_path):
     """200 seeded inputs: answers with bytes changed, cut out, doubled or cut off. The file is always the right one."""
-    chance, until = random.Random(22), time.monotonic() + 4
+    chance = random.Random(22)
     good = OK + b'ETag: "v1"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n' % len(BODY) + BODY
     pieces = b"".join(b"%x\r\n%s\r\n" % (len(BODY) // 4, BODY[i::4]) for i in range(4))
     seeds = [*STRANGE.values(), good, CHUNKED + pieces + b"0\r\n\r\n"]
@@ -469,11 +470,9 @@ def test_random_answers_turn_to_the_next_source(server, tmp_path):
                 case 3:
                     answer = answer[: place + 1]
         server.plan = {"/f": [raw(bytes(answer))], "/good": [whole()]}
-        patience = d.Patience(attempts=1, back_off=0.0, stall=0.1, seed=number)
+        # No answer stays open: what ends a download here is never the clock, however busy the machine.
+        patience = d.Patience(attempts=1, back_off=0.0, stall=60, seed=number)
         fetch(row(server.url("/f"), [server.url("/good")]), tmp_path / str(number), patience=patience)
-        if time.monotonic() > until:
-            break
-    assert number > 20
 
 
 def test_a_chunked_body_without_end_stops_at_the_known_size(server, tmp_path):
@@ -506,9 +505,9 @@ def test_a_length_beyond_every_disk_turns_to_the_next_source(server, tmp_path, c
 def test_no_drip_and_no_flood_outlasts_the_stall_timeout(server, tmp_path, answer, endless, pause):
     server.plan = {"/f": [raw(answer, endless=endless, pause=pause)], "/good": [whole()]}
     start = time.monotonic()
-    patience = d.Patience(attempts=2, back_off=9.0, stall=0.4)
+    patience = d.Patience(attempts=2, back_off=60.0, stall=0.8)  # the good source, too, has no more
     fetch(row(server.url("/f"), [server.url("/good")]), tmp_path, patience=patience)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20
 
 
 def test_a_handshake_that_drips_ends(server, tmp_path):
@@ -526,8 +525,8 @@ def test_a_handshake_that_drips_ends(server, tmp_path):
     server.plan = {"/good": [whole()]}
     start = time.monotonic()
     url = f"https://127.0.0.1:{listening.getsockname()[1]}/f"
-    fetch(row(url, [server.url("/good")]), tmp_path, patience=d.Patience(attempts=1, back_off=0.0, stall=0.4))
-    assert time.monotonic() - start < 3
+    fetch(row(url, [server.url("/good")]), tmp_path, patience=d.Patience(attempts=2, back_off=0.0, stall=0.8))
+    assert time.monotonic() - start < 20
     stop.set()
     listening.close()
 
