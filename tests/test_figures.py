@@ -502,6 +502,26 @@ def test_a_signal_that_no_training_logs_is_named(btmlm):
         report.figures.draw(spec, context)
 
 
+def test_each_line_of_a_training_may_have_a_signal_of_its_own(btmlm):
+    spec, context = btmlm
+    rows = spec["groups"][0]["rows"]
+    spec["training"] = {"label": "share"}
+    spec["groups"][0]["rows"] = [
+        {"label": "loss", "run": "ernie-m-base-rho-05", "signal": "btmlm/loss"},
+        {"label": "copied", "run": "ernie-m-base-rho-05", "signal": "btmlm/copied"},
+    ]
+    figure = report.figures.draw(spec, context)
+    curves = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert list(curves) == ["loss (3 seeds)", "copied (3 seeds)"]
+    assert curves["loss (3 seeds)"] == pytest.approx([2.2 + (4 - i) / 2 for i in range(5)])
+    assert curves["copied (3 seeds)"] == pytest.approx([0.1, 0.1])
+    assert "Signals btmlm/loss, btmlm/copied of" in " ".join(text.get_text() for text in figure.texts)
+    plt.close(figure)
+    spec["groups"][0]["rows"] = [{**rows[0], "signal": "btmlm/perplexity"}]
+    with pytest.raises(UserError, match=r"row '5 %', signal: run ernie-m-base-rho-05 logs no 'btmlm/perplexity'"):
+        report.figures.draw(spec, context)
+
+
 # --- quality against cost -------------------------------------------------------------------------------------------
 
 COSTS = {
@@ -631,6 +651,24 @@ SLIPS = {
     ),
     "signal": ("ernie-m/figure-06", ("training", "signal"), "btmml/loss", "training.signal: unknown objective of run"),
     "mark": ("ernie-m/figure-06", ("training", "mark", "signal"), "copied", "training.mark.signal: unknown objective"),
+    "signal of a row": (
+        "parallax/who-translates",
+        ("groups", 0, "rows", 0, "signal"),
+        "trtd/accuracy",
+        "row 'XLM, pairs (TLM)', signal: unknown objective of run xlm-long 'trtd'",
+    ),
+    "no signal": (
+        "parallax/who-translates",
+        ("groups", 0, "rows", 0),
+        {"label": "XLM", "run": "xlm-long"},
+        "row 'XLM': no signal; give it one, or training.signal for all rows",
+    ),
+    "signal of another kind": (
+        "ernie-m/figure-05",
+        ("groups", 0, "rows", 0, "signal"),
+        "tlm/accuracy",
+        "signal: only rows of a figure with 'training' have one",
+    ),
     "form of a signal": ("ernie-m/figure-06", ("training", "signal"), "loss", "training.signal: 'loss' is not right"),
     "kind of value": ("ernie-m/figure-06", ("training", "as"), "ppl", "training.as: 'ppl' is unknown"),
     "key of a training": (

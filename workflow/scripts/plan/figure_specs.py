@@ -52,16 +52,29 @@ def check(config: Any, spec: dict, shown: str) -> None:
     if kind in ("bars", "cost") and len(spec["columns"]) != 1:
         raise UserError(f"{shown}, columns: bars and costs are of one column, here are {len(spec['columns'])}")
     if kind == "training":
-        for key in ("signal", "mark.signal"):
-            about = spec["training"].get("mark", {}) if key == "mark.signal" else spec["training"]
-            _check_signal(config, about.get("signal"), rows.values(), f"{shown}, training.{key}")
+        _check_signals(config, spec["training"], rows.values(), shown)
+    elif signals := [label for label, row in rows.items() if "signal" in row]:
+        raise UserError(f"{shown}, row {signals[0]!r}, signal: only rows of a figure with 'training' have one")
 
 
-def _check_signal(config: Any, signal: str | None, rows: Iterable[dict], where: str) -> None:
-    """Every run of the figure has the objective whose signal it is."""
-    for run in (row["run"] for row in rows if signal and row.get("run") in config.pretrained):
-        names = [objective["name"] for objective in config.runs[run]["objectives"]]
-        check_known(signal.partition("/")[0], names, where, f"objective of run {run}")
+def row_signal(about: dict, row: dict) -> str:
+    """Of a line of a figure of trainings: its own, or that of all."""
+    return row.get("signal") or about["signal"]
+
+
+def _check_signals(config: Any, about: dict, rows: Iterable[dict], shown: str) -> None:
+    """Every line has one, and its run has the objective whose signal it is."""
+    mark = about.get("mark", {}).get("signal")
+    for row in rows:
+        if "signal" not in row and "signal" not in about:
+            raise UserError(f"{shown}, row {row['label']!r}: no signal; give it one, or training.signal for all rows")
+        if row.get("run") not in config.pretrained:
+            continue
+        names = [objective["name"] for objective in config.runs[row["run"]]["objectives"]]
+        where = f"row {row['label']!r}, signal" if "signal" in row else "training.signal"
+        for key, signal in ((where, row_signal(about, row)), ("training.mark.signal", mark)):
+            if signal:
+                check_known(signal.partition("/")[0], names, f"{shown}, {key}", f"objective of run {row['run']}")
 
 
 def _check_diagram(config: Any, about: dict, where: str) -> None:

@@ -1,4 +1,4 @@
-"""A signal of pre-training by step: one line for each run, a band over its seeds.
+"""Signals of pre-training by step: one line for each row, of a run and its signal, a band over the seeds.
 
 A loss that is a mean negative log-likelihood may be shown as its exponential, the perplexity.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 
 from common.errors import UserError
+from plan.figure_specs import row_signal
 from report.context import Context, item_name, scale_words, training_files
 from report.figure_style import (
     LINE_STYLES,
@@ -59,7 +60,7 @@ def why_untrained(row: dict, trainings: Mapping[int, Training], context: Context
 
 def read_lines(spec: dict, context: Context) -> tuple[list[Line], list[tuple[str, str, str]]]:
     """The lines, and (group, row, reason) of the rows that have none."""
-    signal, mark = spec["training"]["signal"], spec["training"].get("mark", {}).get("signal")
+    mark = spec["training"].get("mark", {}).get("signal")
     shown = SHOWN[spec["training"].get("as", "value")]
     lines, missing = [], []
     rows = [(row, group) for group in spec["groups"] for row in group["rows"]]
@@ -68,12 +69,14 @@ def read_lines(spec: dict, context: Context) -> tuple[list[Line], list[tuple[str
         if reason := why_untrained(row, trainings, context):
             missing.append((group["title"], row_name(row), reason))
             continue
+        signal = row_signal(spec["training"], row)
         values: dict[int, list[float]] = {}
         for training in trainings.values():
             if signal not in training.curves:
                 known = ", ".join(sorted(training.curves))
+                key = f"row {row['label']!r}, signal" if "signal" in row else "training.signal"
                 raise UserError(
-                    f"{item_name(spec, context)}, training.signal: run {row['run']} logs no {signal!r}; it has {known}"
+                    f"{item_name(spec, context)}, {key}: run {row['run']} logs no {signal!r}; it has {known}"
                 )
             for step, value in training.curves[signal]:
                 values.setdefault(step, []).append(shown(value))
@@ -129,7 +132,10 @@ def band(summary: Summary) -> tuple[float, float]:
 
 
 def small_print(spec: dict, context: Context) -> str:
-    words = f"Signal {spec['training']['signal']} of the training log, means over neighbouring steps"
+    rows = [row for group in spec["groups"] for row in group["rows"]]
+    signals = list(dict.fromkeys(row_signal(spec["training"], row) for row in rows))
+    words = f"{'Signals' if len(signals) > 1 else 'Signal'} {', '.join(signals)} of the training log, means over "
+    words += "neighbouring steps"
     if spec["training"].get("as") == "perplexity":
         words += "; perplexity is the exponential of this mean negative log-likelihood of a masked token"
     return f"{words}; band: one standard deviation over seeds. {scale_words(context)}"
