@@ -212,6 +212,20 @@ def test_the_readme_shows_what_the_reference_scores_make(repository):
     assert len(rows) > 10 and "\n".join(rows) in (repository / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.e2e
+def test_what_we_learnt_quotes_the_claims_as_the_reference_scores_make_them(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path / "tree")
+    snakemake(tree, "--cores", "1", "--config", "scores_from=reference", "--", "results/tables/claims.md")
+    rows = [line.split(" | ") for line in (tree / "results/tables/claims.md").read_text(encoding="utf-8").splitlines()]
+    of_mini = {row[0].strip("| `"): row[1].split("<br>") for row in rows if row[0].startswith("| `")}
+    page = (repository / "docs/what-we-learnt.md").read_text(encoding="utf-8")
+    quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", page, flags=re.MULTILINE)
+    assert len(quotes) == page.count("> `") >= 10
+    for claim, found, verdict in quotes:
+        *effects, said = of_mini[claim]
+        assert (found, verdict) == ("; ".join(effects), said.split(" ", 1)[1]), claim
+
+
 BORROWED = "xlm-align-base"  # of parallax/methods, and not of those that a plain make trains
 
 
