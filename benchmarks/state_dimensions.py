@@ -7,8 +7,8 @@ variances along the principal axes, and
 
 dimensions = (l_1 + ... + l_D)^2 / (l_1^2 + ... + l_D^2)     from 1, all along one axis, to D, all alike
 
-One row for each model: layer 0 is the embeddings, the last one is what tasks are read from. An encoder whose last layer
-has two dimensions tells its tokens apart in hardly more than two ways, however wide it is.
+One row for each model: layer 0 is the embeddings, the last one is what tasks are read from. It says where the variance
+lies, not what can be read from the states: small directions may hold much, and those of random weights are many.
 """
 
 import argparse

@@ -206,6 +206,23 @@ def test_items_that_are_hard_for_one_system_alone_widen_the_interval():
     assert trainings_to_decide(found, found.mean - 3 * spread) is not None
 
 
+def test_pre_trainings_that_agree_by_luck_are_no_surer_than_their_items_let_them():
+    """Each has 60 of 100 right, and not the same ones: their deviation is zero, and that of such numbers is not."""
+    generator = np.random.default_rng(4)
+    first, second = (np.stack([generator.permutation(np.arange(100) < 60) for _ in range(3)]) * 1.0 for _ in range(2))
+    found = estimate(terms_of(first, second))
+    adds = first - second - (first - second).mean(axis=0)
+    of_three = 100**2 * (adds**2).sum() / 2 / 100 / 99  # what drawing 100 items gives to one pre-training's own part
+    assert found.mean == pytest.approx(0) and np.var(found.by_training) == pytest.approx(0)
+    assert found.of_answers == pytest.approx(of_three)
+    assert found.interval[1] == pytest.approx(1.96 * math.sqrt(of_three / 3 + found.of_items), rel=1e-3)
+    assert found.p_value(-found.interval[1]) == pytest.approx(0.05)
+    # where they differ by more than that, the deviation is theirs
+    apart = estimate(terms_of(np.stack([first[0], first[1] * 0, first[2]]), second))
+    drawn = (quantile_of_t(0.95, 2) * np.std(apart.by_training, ddof=1)) ** 2 / 3
+    assert apart.interval[1] - apart.mean == pytest.approx(math.sqrt(drawn + 1.96**2 * apart.of_items), rel=1e-3)
+
+
 def test_ratio_of_sums_and_error_rates():
     """F1 as 2 x hits over predicted and gold: the deviation is that of the ratio, not of the items' own F1."""
     generator = np.random.default_rng(3)

@@ -5,8 +5,9 @@ other. Each score is there once a seed; where the test items behind it are known
 
 Three draws lie inside each other: the pre-training, the fine-tuning of it, the items. Fine-tunings of one pre-training
 are no independent witnesses of a method, so they are averaged first, and the differences that remain, one for each
-pre-training, are what Student's t is taken of. From fewer than three there is no interval. Paired: both systems have
-the same seeds and items, so that what makes an item hard, or the weights that both started from good, cancels.
+pre-training, are what Student's t is taken of; their deviation counts for no less than what their own answers to the
+items give by themselves. From fewer than three there is no interval. Paired: both systems have the same seeds and
+items, so that what makes an item hard, or the weights that both started from good, cancels.
 simulate_intervals.py compares this interval with others and counts how often each of them is wrong.
 """
 
@@ -41,6 +42,7 @@ class Estimate:
     level: float
     of_trainings: float | None  # variance between these, of one; None from fewer than three
     of_items: float | None  # variance of the mean that more seeds do not lower; None where no items are known
+    of_answers: float | None  # of one pre-training, that of its own answers to the items: a part of `of_trainings`
     with_items: bool  # did the items count, or the seeds alone?
 
     @property
@@ -59,18 +61,21 @@ class Estimate:
 
     def half_width(self, trainings: int, level: float | None = None) -> float:
         """Of the interval from so many pre-trainings, if the parts stay as they are: each part with a quantile of its
-        own, Student's for the few pre-trainings and the normal one for the many items, added as squares."""
+        own, Student's for the few pre-trainings and the normal one for the many items, added as squares.
+        A few pre-trainings may lie closer together than their answers to the items let them: luck, which counts for
+        nothing."""
         level = self.level if level is None else level
+        normal = NormalDist().inv_cdf((1 + level) / 2) ** 2
         drawn = quantile_of_t(level, trainings - 1) ** 2 * self.of_trainings / trainings
-        items = NormalDist().inv_cdf((1 + level) / 2) ** 2 * (self.of_items or 0.0)
-        return math.sqrt(drawn + items)
+        answered = normal * (self.of_answers or 0.0) / trainings
+        return math.sqrt(max(drawn, answered) + normal * (self.of_items or 0.0))
 
     def p_value(self, margin: float) -> float | None:
         """One minus the level at which the interval just reaches the margin; two-sided."""
         if self.of_trainings is None:
             return None
         lead, trainings = abs(self.mean - margin), len(self.by_training)
-        if not self.of_items:
+        if not self.of_items and not self.of_answers:
             error = math.sqrt(self.of_trainings / trainings)
             return 1 - central_share(lead / error, trainings - 1) if error else float(lead == 0)
         low, high = 0.0, 1.0
@@ -88,20 +93,23 @@ def estimate(terms: Sequence[Term], level: float = 0.95, groups: Sequence[Sequen
     by_training = np.array([by_seed[list(group)].mean() for group in groups])
     known = all(term.above is not None for term in terms)
     enough = len(groups) >= FEWEST_TRAININGS
+    of_items, of_answers = item_variances(terms, groups) if enough and known else (None, None)
     return Estimate(
         tuple(map(float, by_seed)),
         tuple(map(float, by_training)),
         level,
         float(by_training.var(ddof=1)) if enough else None,
-        shared_variance(terms, groups) if enough and known else None,
+        of_items,
+        of_answers,
         known,
     )
 
 
-def shared_variance(terms: Sequence[Term], groups: Sequence[Sequence[int]]) -> float:
+def item_variances(terms: Sequence[Term], groups: Sequence[Sequence[int]]) -> tuple[float, float]:
     """Of the mean, the variance that drawing other items gives to all pre-trainings alike: what drawing items with
     replacement would give, to the first order. The own answers of a pre-training to the items make its number vary
-    too, and are in the deviation between pre-trainings already; they are taken out here so that they count once.
+    too, and are in the deviation between pre-trainings already; they are taken out here so that they count once. Theirs
+    is the second number, of one pre-training.
 
     Scores of equally many items share their draws: in parallel test sets (XNLI in fifteen languages) item i is one
     sentence, hard in all of them. Where they are not parallel that does no harm.
@@ -113,7 +121,7 @@ def shared_variance(terms: Sequence[Term], groups: Sequence[Sequence[int]]) -> f
         mean, correction = adds.mean(axis=0), length / max(length - 1, 1)
         whole += correction * float((mean**2).sum())
         own += correction * float(((adds - mean) ** 2).sum()) / (len(groups) - 1) / len(groups)
-    return max(whole - own, 0.0)
+    return max(whole - own, 0.0), own * len(groups)
 
 
 def influence(term: Term) -> np.ndarray:
