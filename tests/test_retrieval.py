@@ -166,7 +166,8 @@ def test_where_no_screen_can_tell_all_keys_are_compared(exhausted):
 
 def fan(step):
     """A query, and keys whose cosines with it fall by `step` from 0.9, in an order that is not theirs."""
-    cosine = 0.9 - step * torch.arange(6000, dtype=torch.float64)[torch.randperm(6000)]
+    order = torch.randperm(6000, generator=torch.Generator().manual_seed(7))
+    cosine = 0.9 - step * torch.arange(6000, dtype=torch.float64)[order]
     return torch.tensor([[1.0, 0, 0]], dtype=torch.float64), torch.stack(
         [cosine, (1 - cosine**2).sqrt(), torch.zeros(6000)], 1
     )
