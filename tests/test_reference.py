@@ -96,6 +96,24 @@ def test_what_the_configuration_would_not_compute_today_is_refused(tmp_path, con
     assert [path.name for path in (reference / "scores").rglob("*.json")] == ["seed-1.json"]
 
 
+def test_tables_of_the_reference_have_its_seeds_and_what_is_trained_has_fewer(config):
+    of_reference = load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference"}).seeds
+    assert config.seeds == [1, 2, 3] and set(config.seeds) < set(of_reference)
+    assert load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference", "seeds": [2]}).seeds == [2]
+    assert load_config(REPOSITORY, {"scale": "smoke", "scores_from": "reference"}).seeds == [1]
+
+
+def test_the_seeds_of_the_reference_are_kept_and_no_others(tmp_path, config, monkeypatch):
+    for seed in (1, 7, 10):
+        write(tmp_path / "results", config, seed=seed)
+    given = ["--scale", "mini", "--machine", "a machine", "--results", str(tmp_path / "results")]
+    monkeypatch.setattr("sys.argv", ["keep_reference.py", *given, "--reference", str(tmp_path / "reference")])
+    monkeypatch.chdir(REPOSITORY)
+    keep_reference.main()
+    kept = sorted(path.name for path in (tmp_path / "reference/scores").rglob("*.json"))
+    assert kept == ["seed-1.json", "seed-7.json"]
+
+
 def test_a_score_of_another_recipe_is_refused_and_taken_away(tmp_path, config):
     """A changed number of epochs: the score that was kept before it goes, and does not come back."""
     results, reference = tmp_path / "results", tmp_path / "reference"

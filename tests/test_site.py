@@ -40,7 +40,7 @@ ITEMS = (
     "parallax/tatoeba-by-layer",
     "ernie-m/figure-02",
 )
-SETTINGS = ("--config", "scores_from=reference", f"items=[{','.join(ITEMS)}]")
+SETTINGS = ("--config", "scores_from=reference", "seeds=[1,2,3]", f"items=[{','.join(ITEMS)}]")
 PAGES = ("results/index.html", "results/tables/ernie-m/table-01.html", "results/tables/xlm-e/table-02.html")
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 LOST = "xlm/xnli/cross-lingual-transfer/seed-2.json"

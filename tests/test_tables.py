@@ -510,9 +510,8 @@ def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
 
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
     """The plan leaves out files that the repository does not have; a row still knows how many seeds there should be."""
-    context, specs, _ = load_context(
-        repository / "config/config.yaml", "mini", tmp_path, ["scores_from=reference", "items=[ernie-m/table-01]"]
-    )
+    settings = ["scores_from=reference", "seeds=[1,2,3]", "items=[ernie-m/table-01]"]
+    context, specs, _ = load_context(repository / "config/config.yaml", "mini", tmp_path, settings)
     for seed in (1, 3):
         need, english = ("xlm-r", "xnli", "cross-lingual-transfer"), [made_up.entry("en", 60.0)]
         made_up.write_score(tmp_path, *need, seed, english, config=context.config)

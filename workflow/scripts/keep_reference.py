@@ -163,7 +163,9 @@ def main() -> None:
         raise UserError("--machine: one line without tabs and semicolons")
     if not (args.results or Path("results") / args.scale).is_dir():
         raise UserError(f"{args.results or Path('results') / args.scale}: no such folder; compute something first")
-    config = load_config(Path(), {"scale": args.scale, "runs": "all"})
+    asked = {"scale": args.scale, "runs": "all"}
+    config = load_config(Path(), asked)
+    config = load_config(Path(), asked | {"seeds": config.scale.get("reference_seeds") or config.seeds})
     kept, refused = keep(config, args.results or Path("results") / args.scale, args.reference, args.machine)
     for reason in refused:
         print(f"not kept: {reason}")

@@ -44,7 +44,9 @@ class Config:
 
     @property
     def seeds(self) -> list[int]:
-        return self.settings.get("seeds") or self.scale["seeds"]
+        """Those asked for, or of this scale: where tables rest on the reference, of what lies there."""
+        of_reference = self.scale.get("reference_seeds") if self.from_reference else None
+        return self.settings.get("seeds") or of_reference or self.scale["seeds"]
 
     @property
     def has_world(self) -> bool:
