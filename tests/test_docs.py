@@ -1,6 +1,5 @@
 """README and docs/ as pages: every link and anchor leads somewhere, and no page loads anything."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,15 +9,13 @@ from types import ModuleType
 import pytest
 
 import browser
+from beside import module_at
 from common.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def build(repository) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_build", repository / "docs/build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(repository / "docs/build.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """benchmarks/memory.py: what jobs took beside what their rules ask for."""
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from beside import module_at
 from common.errors import UserError
 from plan.load import load_config
 from trees import rule_blocks
@@ -16,10 +16,7 @@ HEADER = "s\th:m:s\tmax_rss\tmax_vms\n"
 
 @pytest.fixture(scope="module")
 def memory(repository):
-    spec = importlib.util.spec_from_file_location("memory", repository / "benchmarks/memory.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(repository / "benchmarks/memory.py")
 
 
 def write(results: Path, rule: str, job: str, mb: str) -> None:

@@ -1,22 +1,17 @@
 """benchmarks/near_duplicates.py: ours beside datatrove, which is not installed here; a stand-in answers for it."""
 
-import importlib.util
 import json
 import sys
 
 import pytest
 
+from beside import module_at
 from common.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def tool(repository):
-    sys.path.insert(0, str(repository / "benchmarks"))  # its own modules
-    spec = importlib.util.spec_from_file_location("near_duplicates", repository / "benchmarks/near_duplicates.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.pop(0)
-    return module
+    return module_at(repository / "benchmarks/near_duplicates.py")
 
 
 def run(tool, monkeypatch, *given: object) -> int:

@@ -1,10 +1,9 @@
 """benchmarks/state_dimensions.py: in how many directions the states of an encoder spread."""
 
-import importlib.util
-
 import pytest
 import torch
 
+from beside import module_at
 from common.errors import UserError
 from engine.checkpoint import describe_model, save_weights
 from engine.heads import encode
@@ -18,10 +17,7 @@ SENTENCES = [f"the {first} {second}" for first in ("big", "small", "old") for se
 
 @pytest.fixture(scope="module")
 def tool(repository):
-    spec = importlib.util.spec_from_file_location("state_dimensions", repository / "benchmarks/state_dimensions.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(repository / "benchmarks/state_dimensions.py")
 
 
 @pytest.mark.parametrize("axes", [1, 2, 7])

@@ -1,19 +1,17 @@
 """docs/terminal.md: what the terminal says, as docs/terminal.py recorded it, and one of its failures recorded again."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from beside import module_at
+
 
 @pytest.fixture(scope="module")
 def terminal(repository) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_terminal", repository / "docs/terminal.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(repository / "docs/terminal.py")
 
 
 @pytest.fixture(scope="module")
