@@ -1,7 +1,7 @@
 # Parallax: from downloads to regenerated tables. This file is the table of contents; `snakemake --list` names the targets.
 from snakemake.utils import min_version
 
-min_version("9.0")
+min_version("9.27")
 
 
 report: "workflow/report/workflow.rst"

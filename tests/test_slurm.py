@@ -116,7 +116,7 @@ def submitted(tree: Path, stand_ins: Path, target: str, to_its_end: bool = False
     for option, shown in {"--job-name": "RUN", "--output": "LOG", "-D": "HERE"}.items():
         words[words.index(option) + 1] = shown
     [wrapped] = [word for word in words if word.startswith("--wrap=")]
-    assert all(f"{rule}:scale=paper" in wrapped for rule in RULES[target]), wrapped
+    assert "--config 'scale=paper'" in wrapped and all(f"'{rule}:" in wrapped for rule in RULES[target]), wrapped
     return [word for word in words if word != wrapped]
 
 
@@ -124,7 +124,7 @@ COMMON = "--parsable --job-name RUN --output LOG --export=ALL --comment"
 
 
 def test_a_cpu_job(paper, stand_ins):
-    expected = f"{COMMON} rule_clean_mono_wildcards_paper_cc-100_sw_3 -p main -t 2880 --mem 2000 --requeue "
+    expected = f"{COMMON} rule_clean_mono_wildcards_cc-100_sw_3 -p main -t 2880 --mem 2000 --requeue "
     assert submitted(paper, stand_ins, CLEANED) == shlex.split(expected + "--ntasks=1 --cpus-per-task=1 -D HERE")
 
 
@@ -134,7 +134,7 @@ def test_a_job_of_one_gpu_predicts_and_scores(paper, stand_ins):
 
 
 def test_a_job_of_eight_gpus(paper, stand_ins):
-    expected = f"{COMMON} rule_pretrain_wildcards_paper_ernie-m-base_1 -p main -t 1440 --mem 480000 --nodes=1 "
+    expected = f"{COMMON} rule_pretrain_wildcards_ernie-m-base_1 -p main -t 1440 --mem 480000 --nodes=1 "
     expected += "--requeue --cpus-per-task=64 -D HERE --gpus=8"
     (paper / SIXTY_FOUR).parent.mkdir(parents=True, exist_ok=True)
     (paper / SIXTY_FOUR).touch()  # it continues from XLM-R
@@ -144,7 +144,7 @@ def test_a_job_of_eight_gpus(paper, stand_ins):
 
 
 def test_a_job_of_sixty_four_gpus(paper, stand_ins):
-    expected = f"{COMMON} rule_pretrain_wildcards_paper_xlm-r_1 -p main -t 1440 --mem 480000 --nodes=8 "
+    expected = f"{COMMON} rule_pretrain_wildcards_xlm-r_1 -p main -t 1440 --mem 480000 --nodes=8 "
     expected += "--requeue --ntasks=8 --cpus-per-task=64 --gpus-per-node=8 --ntasks-per-node=1 -D HERE"
     assert submitted(paper, stand_ins, SIXTY_FOUR) == shlex.split(expected)
 

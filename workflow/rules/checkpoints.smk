@@ -5,15 +5,15 @@
 rule import_checkpoint:
     input:
         script=ancient("workflow/scripts/import_checkpoint.py"),
-        run=ancient("results/{scale}/runs/{run}/run.yaml"),
+        run=ancient("<scale>/runs/{run}/run.yaml"),
         files=checkpoint_files,
     output:
-        model="results/{scale}/runs/{run}/seed-1/model.safetensors",
-        tokenizer=directory("results/{scale}/runs/{run}/tokenizer"),
+        model="<scale>/runs/{run}/seed-1/model.safetensors",
+        tokenizer=directory("<scale>/runs/{run}/tokenizer"),
     log:
-        "results/{scale}/logs/import_checkpoint/{run}.log",
+        "<scale>/logs/import_checkpoint/{run}.log",
     benchmark:
-        "results/{scale}/benchmarks/import_checkpoint/{run}.tsv"
+        "<scale>/benchmarks/import_checkpoint/{run}.tsv"
     wildcard_constraints:
         run=IMPORTED,
     conda:

@@ -111,8 +111,13 @@ BITEXT_SETTINGS = {
 }
 
 
+# In the rules `<scale>` is the folder of the scale: as a part of each path that is known beforehand, and no wildcard, it tells
+# Snakemake by a file's first folders which few rules may make it.
+pathvars:
+    scale=S,
+
+
 wildcard_constraints:
-    scale=SCALE,
     corpus=plan.jobs.any_of(plan.data.corpora(PLAN)),
     lang=plan.jobs.any_of(PLAN.languages),
     pair=r"[a-z]{2,3}-[a-z]{2,3}",
@@ -524,10 +529,7 @@ def pretrain_outputs():
 
 def training_logs(wildcards):
     seeds = sorted({plan.runs.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
-    return [
-        f"results/{wildcards.scale}/runs/{wildcards.run}/seed-{seed}/train.jsonl"
-        for seed in seeds
-    ]
+    return [f"{S}/runs/{wildcards.run}/seed-{seed}/train.jsonl" for seed in seeds]
 
 
 def training_plots():

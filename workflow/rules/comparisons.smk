@@ -11,11 +11,11 @@ rule count_corpus:
         counts=counted_texts(("clean.json", "clean.json")),
         text=counted_texts(("clean.txt.zst", "clean.tsv.zst")),
     output:
-        counts="results/{scale}/corpus/counts.json",
+        counts="<scale>/corpus/counts.json",
     log:
-        "results/{scale}/logs/count_corpus.log",
+        "<scale>/logs/count_corpus.log",
     benchmark:
-        "results/{scale}/benchmarks/count_corpus.tsv"
+        "<scale>/benchmarks/count_corpus.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1

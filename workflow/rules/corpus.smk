@@ -8,13 +8,13 @@ rule split_corpus_mono:
         text=mono_sources,
     output:
         shards=expand(
-            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
+            "<scale>/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
             shard=MONO_SHARDS,
         ),
     log:
-        "results/{scale}/logs/split_corpus/mono/{corpus}/{lang}.log",
+        "<scale>/logs/split_corpus/mono/{corpus}/{lang}.log",
     benchmark:
-        "results/{scale}/benchmarks/split_corpus/mono/{corpus}/{lang}.tsv"
+        "<scale>/benchmarks/split_corpus/mono/{corpus}/{lang}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -35,13 +35,13 @@ rule split_corpus_bitext:
         sources=bitext_sources,
     output:
         shards=expand(
-            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            "<scale>/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
             shard=BITEXT_SHARDS,
         ),
     log:
-        "results/{scale}/logs/split_corpus/bitext/{corpus}/{pair}.log",
+        "<scale>/logs/split_corpus/bitext/{corpus}/{pair}.log",
     benchmark:
-        "results/{scale}/benchmarks/split_corpus/bitext/{corpus}/{pair}.tsv"
+        "<scale>/benchmarks/split_corpus/bitext/{corpus}/{pair}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -62,18 +62,18 @@ rule find_duplicates_mono:
         script="workflow/scripts/find_duplicates.py",
         config=ancient("config/cleaning.yaml"),
         shards=expand(
-            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
+            "<scale>/corpus/mono/{{corpus}}/{{lang}}/{shard}.raw.zst",
             shard=MONO_SHARDS,
         ),
     output:
         duplicates=expand(
-            "results/{{scale}}/corpus/mono/{{corpus}}/{{lang}}/{shard}.duplicates.npy",
+            "<scale>/corpus/mono/{{corpus}}/{{lang}}/{shard}.duplicates.npy",
             shard=MONO_SHARDS,
         ),
     log:
-        "results/{scale}/logs/find_duplicates/mono/{corpus}/{lang}.log",
+        "<scale>/logs/find_duplicates/mono/{corpus}/{lang}.log",
     benchmark:
-        "results/{scale}/benchmarks/find_duplicates/mono/{corpus}/{lang}.tsv"
+        "<scale>/benchmarks/find_duplicates/mono/{corpus}/{lang}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: resource("find_duplicates", "threads", 1)
@@ -94,18 +94,18 @@ rule find_duplicates_bitext:
         script="workflow/scripts/find_duplicates.py",
         config=ancient("config/cleaning.yaml"),
         shards=expand(
-            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            "<scale>/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
             shard=BITEXT_SHARDS,
         ),
     output:
         duplicates=expand(
-            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.duplicates.npy",
+            "<scale>/corpus/bitext/{{corpus}}/{{pair}}/{shard}.duplicates.npy",
             shard=BITEXT_SHARDS,
         ),
     log:
-        "results/{scale}/logs/find_duplicates/bitext/{corpus}/{pair}.log",
+        "<scale>/logs/find_duplicates/bitext/{corpus}/{pair}.log",
     benchmark:
-        "results/{scale}/benchmarks/find_duplicates/bitext/{corpus}/{pair}.tsv"
+        "<scale>/benchmarks/find_duplicates/bitext/{corpus}/{pair}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: resource("find_duplicates", "threads", 1)
@@ -128,11 +128,11 @@ rule train_language_id:
         config=ancient("config/cleaning.yaml"),
         text=language_id_texts,
     output:
-        model="results/{scale}/corpus/language-id.bin",
+        model="<scale>/corpus/language-id.bin",
     log:
-        "results/{scale}/logs/train_language_id.log",
+        "<scale>/logs/train_language_id.log",
     benchmark:
-        "results/{scale}/benchmarks/train_language_id.tsv"
+        "<scale>/benchmarks/train_language_id.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -155,12 +155,12 @@ rule index_eval_sets:
         config=ancient("config/cleaning.yaml"),
         files=evaluation_files,
     output:
-        index="results/{scale}/corpus/eval-index.npy",
-        signatures="results/{scale}/corpus/eval-signatures.npy",
+        index="<scale>/corpus/eval-index.npy",
+        signatures="<scale>/corpus/eval-signatures.npy",
     log:
-        "results/{scale}/logs/index_eval_sets.log",
+        "<scale>/logs/index_eval_sets.log",
     benchmark:
-        "results/{scale}/benchmarks/index_eval_sets.tsv"
+        "<scale>/benchmarks/index_eval_sets.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -182,15 +182,15 @@ rule train_pair_model:
         script="workflow/scripts/train_pair_model.py",
         config=ancient("config/cleaning.yaml"),
         shards=expand(
-            "results/{{scale}}/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
+            "<scale>/corpus/bitext/{{corpus}}/{{pair}}/{shard}.raw.zst",
             shard=BITEXT_SHARDS,
         ),
     output:
-        model="results/{scale}/corpus/bitext/{corpus}/{pair}/pair-model.npz",
+        model="<scale>/corpus/bitext/{corpus}/{pair}/pair-model.npz",
     log:
-        "results/{scale}/logs/train_pair_model/{corpus}/{pair}.log",
+        "<scale>/logs/train_pair_model/{corpus}/{pair}.log",
     benchmark:
-        "results/{scale}/benchmarks/train_pair_model/{corpus}/{pair}.tsv"
+        "<scale>/benchmarks/train_pair_model/{corpus}/{pair}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -210,19 +210,19 @@ rule clean_mono:
     input:
         script="workflow/scripts/clean_mono.py",
         config=ancient("config/cleaning.yaml"),
-        shard="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.raw.zst",
-        duplicates="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.duplicates.npy",
+        shard="<scale>/corpus/mono/{corpus}/{lang}/{shard}.raw.zst",
+        duplicates="<scale>/corpus/mono/{corpus}/{lang}/{shard}.duplicates.npy",
         language_id=language_id_model,
-        index="results/{scale}/corpus/eval-index.npy",
-        signatures="results/{scale}/corpus/eval-signatures.npy",
+        index="<scale>/corpus/eval-index.npy",
+        signatures="<scale>/corpus/eval-signatures.npy",
     output:
-        text="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.txt.zst",
-        counts="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.clean.json",
-        rejects="results/{scale}/corpus/mono/{corpus}/{lang}/{shard}.rejects.tsv.zst",
+        text="<scale>/corpus/mono/{corpus}/{lang}/{shard}.clean.txt.zst",
+        counts="<scale>/corpus/mono/{corpus}/{lang}/{shard}.clean.json",
+        rejects="<scale>/corpus/mono/{corpus}/{lang}/{shard}.rejects.tsv.zst",
     log:
-        "results/{scale}/logs/clean_mono/{corpus}/{lang}/{shard}.log",
+        "<scale>/logs/clean_mono/{corpus}/{lang}/{shard}.log",
     benchmark:
-        "results/{scale}/benchmarks/clean_mono/{corpus}/{lang}/{shard}.tsv"
+        "<scale>/benchmarks/clean_mono/{corpus}/{lang}/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -243,20 +243,20 @@ rule clean_bitext:
     input:
         script="workflow/scripts/clean_bitext.py",
         config=ancient("config/cleaning.yaml"),
-        shard="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.raw.zst",
-        duplicates="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.duplicates.npy",
-        pair_model="results/{scale}/corpus/bitext/{corpus}/{pair}/pair-model.npz",
+        shard="<scale>/corpus/bitext/{corpus}/{pair}/{shard}.raw.zst",
+        duplicates="<scale>/corpus/bitext/{corpus}/{pair}/{shard}.duplicates.npy",
+        pair_model="<scale>/corpus/bitext/{corpus}/{pair}/pair-model.npz",
         language_id=language_id_model,
-        index="results/{scale}/corpus/eval-index.npy",
-        signatures="results/{scale}/corpus/eval-signatures.npy",
+        index="<scale>/corpus/eval-index.npy",
+        signatures="<scale>/corpus/eval-signatures.npy",
     output:
-        text="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.tsv.zst",
-        counts="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.clean.json",
-        rejects="results/{scale}/corpus/bitext/{corpus}/{pair}/{shard}.rejects.tsv.zst",
+        text="<scale>/corpus/bitext/{corpus}/{pair}/{shard}.clean.tsv.zst",
+        counts="<scale>/corpus/bitext/{corpus}/{pair}/{shard}.clean.json",
+        rejects="<scale>/corpus/bitext/{corpus}/{pair}/{shard}.rejects.tsv.zst",
     log:
-        "results/{scale}/logs/clean_bitext/{corpus}/{pair}/{shard}.log",
+        "<scale>/logs/clean_bitext/{corpus}/{pair}/{shard}.log",
     benchmark:
-        "results/{scale}/benchmarks/clean_bitext/{corpus}/{pair}/{shard}.tsv"
+        "<scale>/benchmarks/clean_bitext/{corpus}/{pair}/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -277,15 +277,15 @@ rule clean_bitext:
 rule report_cleaning:
     input:
         script="workflow/scripts/report_cleaning.py",
-        gold="results/{scale}/world/gold/dirt.tsv",
+        gold="<scale>/world/gold/dirt.tsv",
         cleaned=cleaning_outputs,
         files=evaluation_files,
     output:
-        report="results/{scale}/corpus/cleaning-report.json",
+        report="<scale>/corpus/cleaning-report.json",
     log:
-        "results/{scale}/logs/report_cleaning.log",
+        "<scale>/logs/report_cleaning.log",
     benchmark:
-        "results/{scale}/benchmarks/report_cleaning.tsv"
+        "<scale>/benchmarks/report_cleaning.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -311,11 +311,11 @@ rule report_test_sentences:
         cleaned=cleaning_outputs,
         files=evaluation_files,
     output:
-        report="results/{scale}/corpus/test-sentences.tsv",
+        report="<scale>/corpus/test-sentences.tsv",
     log:
-        "results/{scale}/logs/report_test_sentences.log",
+        "<scale>/logs/report_test_sentences.log",
     benchmark:
-        "results/{scale}/benchmarks/report_test_sentences.tsv"
+        "<scale>/benchmarks/report_test_sentences.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1

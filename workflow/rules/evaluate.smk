@@ -11,13 +11,13 @@ rule resolve_recipe:
     input:
         script=ancient("workflow/scripts/resolve_recipe.py"),
         task=ancient("config/tasks/{task}.yaml"),
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        recipe="results/{scale}/recipes/{task}/{setting}/{recipe}.yaml",
+        recipe="<scale>/recipes/{task}/{setting}/{recipe}.yaml",
     log:
-        "results/{scale}/logs/resolve_recipe/{task}/{setting}/{recipe}.log",
+        "<scale>/logs/resolve_recipe/{task}/{setting}/{recipe}.log",
     benchmark:
-        "results/{scale}/benchmarks/resolve_recipe/{task}/{setting}/{recipe}.tsv"
+        "<scale>/benchmarks/resolve_recipe/{task}/{setting}/{recipe}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -39,12 +39,12 @@ rule finetune:
         vocabulary=run_vocabulary,
         files=finetune_files,
     output:
-        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
-        dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
+        model="<scale>/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        dev="<scale>/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
     log:
-        "results/{scale}/logs/finetune/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/finetune/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/finetune/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         task=plan.jobs.any_of(set(NOT_TRANSLATED) - BITEXT_SETTINGS.keys()),
     conda:
@@ -73,12 +73,12 @@ rule finetune_retrieval:
         bitext=recipe_bitext("bitext", "clean.tsv.zst"),
         counts=recipe_bitext("bitext", "clean.json"),
     output:
-        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
-        dev="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
+        model="<scale>/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        dev="<scale>/finetuned/{run}/{task}/{setting}/seed-{seed}/dev.json",
     log:
-        "results/{scale}/logs/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/finetune_retrieval/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         task=plan.jobs.any_of(BITEXT_SETTINGS),
         setting=plan.jobs.any_of(sum(BITEXT_SETTINGS.values(), [])),
@@ -105,13 +105,11 @@ rule predict:
         bitext=recipe_bitext("centre", "clean.tsv.zst"),
         bitext_counts=recipe_bitext("centre", "clean.json"),
     output:
-        predictions=directory(
-            "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
-        ),
+        predictions=directory("<scale>/predictions/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/predict/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/predict/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/predict/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
         task=plan.jobs.any_of(NOT_TRANSLATED),
@@ -123,11 +121,12 @@ rule predict:
         mem_mb=resource("predict", "mem_mb", 4000),
         runtime=resource("predict", "runtime", 60),
     params:
+        scale=SCALE,
         raw=raw_root,
         counts=line_counts,
     shell:
         "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --recipe {input.recipe:q} --model {input.model:q} "
-        "--spm {input.vocabulary:q} --raw {params.raw:q} --run {wildcards.run:q} --scale {wildcards.scale:q} "
+        "--spm {input.vocabulary:q} --raw {params.raw:q} --run {wildcards.run:q} --scale {params.scale:q} "
         "--seed {wildcards.seed:q} --counts {params.counts:q} --threads {threads:q} --bitext {input.bitext:q} "
         "--out {output.predictions:q} > {log:q} 2>&1"
 
@@ -136,18 +135,16 @@ rule predict:
 rule fast_align:
     input:
         script=ancient("workflow/scripts/fast_align.py"),
-        run="results/{scale}/runs/{run}/run.yaml",
+        run="<scale>/runs/{run}/run.yaml",
         recipe=recipe,
         bitext=aligner_text,
         files=score_files,
     output:
-        predictions=directory(
-            "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
-        ),
+        predictions=directory("<scale>/predictions/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/fast_align/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/fast_align/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/fast_align/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/fast_align/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=ALIGNERS,
         task=ALIGNED,
@@ -158,11 +155,12 @@ rule fast_align:
         mem_mb=resource("fast_align", "mem_mb", 16000),
         runtime=resource("fast_align", "runtime", 720),
     params:
+        scale=SCALE,
         raw=raw_root,
         counts=line_counts,
     shell:
         "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --run-file {input.run:q} --recipe {input.recipe:q} "
-        "--bitext {input.bitext:q} --raw {params.raw:q} --scale {wildcards.scale:q} --seed {wildcards.seed:q} "
+        "--bitext {input.bitext:q} --raw {params.raw:q} --scale {params.scale:q} --seed {wildcards.seed:q} "
         "--counts {params.counts:q} --out {output.predictions:q} > {log:q} 2>&1"
 
 
@@ -170,14 +168,14 @@ rule score:
     input:
         script="workflow/scripts/score.py",
         recipe=recipe,
-        predictions="results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}",
+        predictions="<scale>/predictions/{run}/{task}/{setting}/seed-{seed}",
         files=score_files,
     output:
-        score="results/{scale}/scores/{run}/{task}/{setting}/seed-{seed}.json",
+        score="<scale>/scores/{run}/{task}/{setting}/seed-{seed}.json",
     log:
-        "results/{scale}/logs/score/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/score/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/score/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/score/{run}/{task}/{setting}/seed-{seed}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1

@@ -7,18 +7,18 @@ rule export_model:
     input:
         script="workflow/scripts/export_model.py",
         hub=HUB_FILES,
-        model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",
+        model="<scale>/runs/{run}/seed-{seed}/model.safetensors",
         vocabulary=run_vocabulary,
         run=exported_run,
         before=runs_before,
         cost=exported_cost,
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        folder=directory("results/{scale}/exported/{run}/seed-{seed}"),
+        folder=directory("<scale>/exported/{run}/seed-{seed}"),
     log:
-        "results/{scale}/logs/export_model/{run}/seed-{seed}.log",
+        "<scale>/logs/export_model/{run}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/export_model/{run}/seed-{seed}.tsv"
+        "<scale>/benchmarks/export_model/{run}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
     conda:
@@ -41,19 +41,19 @@ rule export_model_finetuned:
     input:
         script="workflow/scripts/export_model.py",
         hub=HUB_FILES,
-        model="results/{scale}/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        model="<scale>/finetuned/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         vocabulary=run_vocabulary,
         run=exported_run,
         before=runs_before,
         cost=exported_cost,
         recipe=recipe,
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
+        folder=directory("<scale>/exported/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/export_model_finetuned/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=WITH_WEIGHTS,
         task=plan.jobs.any_of(NOT_TRANSLATED),
@@ -77,19 +77,19 @@ rule export_model_translator:
     input:
         script="workflow/scripts/export_model.py",
         hub=HUB_FILES,
-        model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        model="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
         vocabulary=scale_vocabulary,
-        run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
+        run="<scale>/translators/{run}/{task}/{setting}/run.yaml",
         before=runs_before,
-        cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
+        cost="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
         recipe=recipe,
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        folder=directory("results/{scale}/exported/{run}/{task}/{setting}/seed-{seed}"),
+        folder=directory("<scale>/exported/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/export_model_translator/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/export_model_translator/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/export_model_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/export_model_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
         task=TRANSLATED,

@@ -12,13 +12,13 @@ rule resolve_run:
     input:
         script=ancient("workflow/scripts/resolve_run.py"),
         run=ancient("config/runs/{run}.yaml"),
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        run="results/{scale}/runs/{run}/run.yaml",
+        run="<scale>/runs/{run}/run.yaml",
     log:
-        "results/{scale}/logs/resolve_run/{run}.log",
+        "<scale>/logs/resolve_run/{run}.log",
     benchmark:
-        "results/{scale}/benchmarks/resolve_run/{run}.tsv"
+        "<scale>/benchmarks/resolve_run/{run}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -34,14 +34,14 @@ rule resolve_run:
 rule plan_sampling_run:
     input:
         script=ancient("workflow/scripts/plan_sampling.py"),
-        run="results/{scale}/runs/{run}/run.yaml",
+        run="<scale>/runs/{run}/run.yaml",
         manifests=run_shards,
     output:
-        plan="results/{scale}/runs/{run}/sampling_plan.tsv",
+        plan="<scale>/runs/{run}/sampling_plan.tsv",
     log:
-        "results/{scale}/logs/plan_sampling/{run}.log",
+        "<scale>/logs/plan_sampling/{run}.log",
     benchmark:
-        "results/{scale}/benchmarks/plan_sampling/{run}.tsv"
+        "<scale>/benchmarks/plan_sampling/{run}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -57,19 +57,19 @@ rule plan_sampling_run:
 rule pretrain:
     input:
         script=ancient("workflow/scripts/pretrain.py"),
-        run="results/{scale}/runs/{run}/run.yaml",
-        plan="results/{scale}/runs/{run}/sampling_plan.tsv",
+        run="<scale>/runs/{run}/run.yaml",
+        plan="<scale>/runs/{run}/sampling_plan.tsv",
         shards=run_shards,
         vocabulary=scale_vocabulary,
         initial=initial_weights,
     output:
-        model="results/{scale}/runs/{run}/seed-{seed}/model.safetensors",
-        train="results/{scale}/runs/{run}/seed-{seed}/train.jsonl",
-        cost="results/{scale}/runs/{run}/seed-{seed}/cost.json",
+        model="<scale>/runs/{run}/seed-{seed}/model.safetensors",
+        train="<scale>/runs/{run}/seed-{seed}/train.jsonl",
+        cost="<scale>/runs/{run}/seed-{seed}/cost.json",
     log:
-        "results/{scale}/logs/pretrain/{run}/seed-{seed}.log",
+        "<scale>/logs/pretrain/{run}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/pretrain/{run}/seed-{seed}.tsv"
+        "<scale>/benchmarks/pretrain/{run}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
     # the longest jobs first, so that no core waits for the last of them
@@ -99,15 +99,15 @@ rule pretrain:
 rule summarise_training:
     input:
         script="workflow/scripts/summarise_training.py",
-        run="results/{scale}/runs/{run}/run.yaml",
-        train="results/{scale}/runs/{run}/seed-{seed}/train.jsonl",
-        cost="results/{scale}/runs/{run}/seed-{seed}/cost.json",
+        run="<scale>/runs/{run}/run.yaml",
+        train="<scale>/runs/{run}/seed-{seed}/train.jsonl",
+        cost="<scale>/runs/{run}/seed-{seed}/cost.json",
     output:
-        training="results/{scale}/trainings/{run}/seed-{seed}.json",
+        training="<scale>/trainings/{run}/seed-{seed}.json",
     log:
-        "results/{scale}/logs/summarise_training/{run}/seed-{seed}.log",
+        "<scale>/logs/summarise_training/{run}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/summarise_training/{run}/seed-{seed}.tsv"
+        "<scale>/benchmarks/summarise_training/{run}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
     conda:
@@ -118,6 +118,7 @@ rule summarise_training:
         runtime=resource("summarise_training", "runtime", 5),
     params:
         code=code("summarise_training"),
+        scale=SCALE,
     shell:
         "python {input.script:q} --run-file {input.run:q} --log-json {input.train:q} --cost {input.cost:q} "
-        "--seed {wildcards.seed:q} --scale {wildcards.scale:q} --out {output.training:q} > {log:q} 2>&1"
+        "--seed {wildcards.seed:q} --scale {params.scale:q} --out {output.training:q} > {log:q} 2>&1"

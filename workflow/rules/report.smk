@@ -19,15 +19,15 @@ rule collect_scores:
         scores=all_scores,
     output:
         scores=report(
-            "results/{scale}/scores.tsv",
+            "<scale>/scores.tsv",
             caption="../report/counts.rst",
             category="Provenance",
             labels={"file": "scores"},
         ),
     log:
-        "results/{scale}/logs/collect_scores.log",
+        "<scale>/logs/collect_scores.log",
     benchmark:
-        "results/{scale}/benchmarks/collect_scores.tsv"
+        "<scale>/benchmarks/collect_scores.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -36,10 +36,11 @@ rule collect_scores:
         runtime=resource("collect_scores", "runtime", 10),
     params:
         code=code("collect_scores"),
+        scale=SCALE,
         root=scores_root,
         settings=settings_options,
     shell:
-        "python {input.script:q} --scale {wildcards.scale:q} --scores-root {params.root:q} {params.settings:q} "
+        "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} {params.settings:q} "
         "--out {output.scores:q} > {log:q} 2>&1"
 
 
@@ -266,18 +267,18 @@ rule plot_training:
         script="workflow/scripts/plot_training.py",
         logs=training_logs,
     output:
-        pdf="results/{scale}/runs/{run}/training.pdf",
+        pdf="<scale>/runs/{run}/training.pdf",
         png=report(
-            "results/{scale}/runs/{run}/training.png",
+            "<scale>/runs/{run}/training.png",
             caption="../report/training.rst",
             category="Trainings",
             labels={"run": "{run}"},
         ),
-        table="results/{scale}/runs/{run}/training.tsv",
+        table="<scale>/runs/{run}/training.tsv",
     log:
-        "results/{scale}/logs/plot_training/{run}.log",
+        "<scale>/logs/plot_training/{run}.log",
     benchmark:
-        "results/{scale}/benchmarks/plot_training/{run}.tsv"
+        "<scale>/benchmarks/plot_training/{run}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -286,7 +287,7 @@ rule plot_training:
         runtime=resource("plot_training", "runtime", 10),
     params:
         code=code("plot_training"),
-        title="{run} at scale {scale}",
+        title=f"{{run}} at scale {SCALE}",
     shell:
         "python {input.script:q} --logs {input.logs:q} --title {params.title:q} --out-pdf {output.pdf:q} "
         "--out-png {output.png:q} --out-tsv {output.table:q} > {log:q} 2>&1"

@@ -9,15 +9,15 @@ localrules:
 rule build_world:
     input:
         script="workflow/scripts/build_world.py",
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
         datasets=ancient("config/datasets.tsv"),
     output:
-        manifest="results/{scale}/world/MANIFEST.tsv",
-        dirt="results/{scale}/world/gold/dirt.tsv",
+        manifest="<scale>/world/MANIFEST.tsv",
+        dirt="<scale>/world/gold/dirt.tsv",
     log:
-        "results/{scale}/logs/build_world.log",
+        "<scale>/logs/build_world.log",
     benchmark:
-        "results/{scale}/benchmarks/build_world.tsv"
+        "<scale>/benchmarks/build_world.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -39,11 +39,11 @@ rule download:
         datasets=ancient("config/datasets.tsv"),
         world=download_world,
     output:
-        file="results/{scale}/raw/{path}",
+        file="<scale>/raw/{path}",
     log:
-        "results/{scale}/logs/download/{path}.log",
+        "<scale>/logs/download/{path}.log",
     benchmark:
-        "results/{scale}/benchmarks/download/{path}.tsv"
+        "<scale>/benchmarks/download/{path}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1

@@ -12,13 +12,13 @@ rule resolve_translator:
         script=ancient("workflow/scripts/resolve_translator.py"),
         run=ancient("config/runs/{run}.yaml"),
         task=ancient("config/tasks/{task}.yaml"),
-        scale=ancient("config/scales/{scale}.yaml"),
+        scale=ancient(f"config/scales/{SCALE}.yaml"),
     output:
-        run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
+        run="<scale>/translators/{run}/{task}/{setting}/run.yaml",
     log:
-        "results/{scale}/logs/resolve_translator/{run}/{task}/{setting}.log",
+        "<scale>/logs/resolve_translator/{run}/{task}/{setting}.log",
     benchmark:
-        "results/{scale}/benchmarks/resolve_translator/{run}/{task}/{setting}.tsv"
+        "<scale>/benchmarks/resolve_translator/{run}/{task}/{setting}.tsv"
     wildcard_constraints:
         task=TRANSLATED,
     conda:
@@ -37,14 +37,14 @@ rule resolve_translator:
 rule plan_sampling_translator:
     input:
         script=ancient("workflow/scripts/plan_sampling.py"),
-        run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
+        run="<scale>/translators/{run}/{task}/{setting}/run.yaml",
         manifests=translator_shards,
     output:
-        plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
+        plan="<scale>/translators/{run}/{task}/{setting}/sampling_plan.tsv",
     log:
-        "results/{scale}/logs/plan_sampling/{run}/{task}/{setting}.log",
+        "<scale>/logs/plan_sampling/{run}/{task}/{setting}.log",
     benchmark:
-        "results/{scale}/benchmarks/plan_sampling/{run}/{task}/{setting}.tsv"
+        "<scale>/benchmarks/plan_sampling/{run}/{task}/{setting}.tsv"
     wildcard_constraints:
         task=TRANSLATED,
     conda:
@@ -61,24 +61,24 @@ rule plan_sampling_translator:
 rule train_translator:
     input:
         script=ancient("workflow/scripts/train_translator.py"),
-        run="results/{scale}/translators/{run}/{task}/{setting}/run.yaml",
-        plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
+        run="<scale>/translators/{run}/{task}/{setting}/run.yaml",
+        plan="<scale>/translators/{run}/{task}/{setting}/sampling_plan.tsv",
         shards=translator_shards,
         vocabulary=scale_vocabulary,
         initial=encoder,
     output:
-        model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
-        train="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/train.jsonl",
-        cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
+        model="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        train="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/train.jsonl",
+        cost="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
         snapshots=temp(
             directory(
-                "results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/snapshots"
+                "<scale>/translators/{run}/{task}/{setting}/seed-{seed}/snapshots"
             )
         ),
     log:
-        "results/{scale}/logs/train_translator/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/train_translator/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/train_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/train_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
         task=TRANSLATED,
@@ -109,17 +109,17 @@ rule validate_translator:
     input:
         script=ancient("workflow/scripts/validate_translator.py"),
         recipe=ancient(recipe),
-        snapshots="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/snapshots",
-        cost="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
-        plan="results/{scale}/translators/{run}/{task}/{setting}/sampling_plan.tsv",
+        snapshots="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/snapshots",
+        cost="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/cost.json",
+        plan="<scale>/translators/{run}/{task}/{setting}/sampling_plan.tsv",
         vocabulary=scale_vocabulary,
         files=dev_files,
     output:
-        validation="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
+        validation="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
     log:
-        "results/{scale}/logs/validate_translator/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/validate_translator/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/validate_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/validate_translator/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         task=TRANSLATED,
     conda:
@@ -144,18 +144,16 @@ rule translate:
     input:
         script=ancient("workflow/scripts/translate.py"),
         recipe=recipe,
-        model="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
-        validation="results/{scale}/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
+        model="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/model.safetensors",
+        validation="<scale>/translators/{run}/{task}/{setting}/seed-{seed}/validation.json",
         vocabulary=scale_vocabulary,
         files=score_files,
     output:
-        predictions=directory(
-            "results/{scale}/predictions/{run}/{task}/{setting}/seed-{seed}"
-        ),
+        predictions=directory("<scale>/predictions/{run}/{task}/{setting}/seed-{seed}"),
     log:
-        "results/{scale}/logs/translate/{run}/{task}/{setting}/seed-{seed}.log",
+        "<scale>/logs/translate/{run}/{task}/{setting}/seed-{seed}.log",
     benchmark:
-        "results/{scale}/benchmarks/translate/{run}/{task}/{setting}/seed-{seed}.tsv"
+        "<scale>/benchmarks/translate/{run}/{task}/{setting}/seed-{seed}.tsv"
     wildcard_constraints:
         run=PRETRAINED,
         task=TRANSLATED,
@@ -167,11 +165,12 @@ rule translate:
         mem_mb=resource("translate", "mem_mb", 4000),
         runtime=resource("translate", "runtime", 60),
     params:
+        scale=SCALE,
         raw=raw_root,
         counts=line_counts,
         pretrain_seed=evaluation_pretrain_seed,
     shell:
         "export OMP_NUM_THREADS={threads:q}; python {input.script:q} --model {input.model:q} --spm {input.vocabulary:q} "
-        "--recipe {input.recipe:q} --raw {params.raw:q} --validation {input.validation:q} --run {wildcards.run:q} "
-        "--scale {wildcards.scale:q} --seed {wildcards.seed:q} --pretrain-seed {params.pretrain_seed:q} "
+        "--recipe {input.recipe:q} --raw {params.raw:q} --validation {input.validation:q} --run {wildcards.run:q} --scale {params.scale:q} "
+        "--seed {wildcards.seed:q} --pretrain-seed {params.pretrain_seed:q} "
         "--counts {params.counts:q} --threads {threads:q} --out {output.predictions:q} > {log:q} 2>&1"

@@ -10,11 +10,11 @@ rule plan_sampling_vocabulary:
         script="workflow/scripts/plan_sampling.py",
         counts=vocabulary_counts,
     output:
-        plan="results/{scale}/vocab/sampling_plan.tsv",
+        plan="<scale>/vocab/sampling_plan.tsv",
     log:
-        "results/{scale}/logs/plan_sampling/vocabulary.log",
+        "<scale>/logs/plan_sampling/vocabulary.log",
     benchmark:
-        "results/{scale}/benchmarks/plan_sampling/vocabulary.tsv"
+        "<scale>/benchmarks/plan_sampling/vocabulary.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -33,11 +33,11 @@ rule train_vocabulary:
         unpack(vocabulary_inputs),
         script="workflow/scripts/train_vocabulary.py",
     output:
-        model="results/{scale}/vocab/spm.model",
+        model="<scale>/vocab/spm.model",
     log:
-        "results/{scale}/logs/train_vocabulary.log",
+        "<scale>/logs/train_vocabulary.log",
     benchmark:
-        "results/{scale}/benchmarks/train_vocabulary.tsv"
+        "<scale>/benchmarks/train_vocabulary.tsv"
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -59,11 +59,11 @@ rule encode_corpus:
         text=clean_text,
         vocabulary=scale_vocabulary,
     output:
-        manifest="results/{scale}/shards/{kind}/{corpus}/{name}/{shard}.json",
+        manifest="<scale>/shards/{kind}/{corpus}/{name}/{shard}.json",
     log:
-        "results/{scale}/logs/encode_corpus/{kind}/{corpus}/{name}/{shard}.log",
+        "<scale>/logs/encode_corpus/{kind}/{corpus}/{name}/{shard}.log",
     benchmark:
-        "results/{scale}/benchmarks/encode_corpus/{kind}/{corpus}/{name}/{shard}.tsv"
+        "<scale>/benchmarks/encode_corpus/{kind}/{corpus}/{name}/{shard}.tsv"
     conda:
         "../../envs/data.yaml"
     threads: resource("encode_corpus", "threads", 1)
