@@ -414,7 +414,9 @@ def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
     everything = load_config(repository, {"runs": "all"})
     assert everything.not_here == {name for name in config.runs if name.startswith("hub-")}
     assert set(everything.listed) == set(config.runs) - everything.not_here
-    assert set(load_config(repository, {"scale": "paper", "runs": "all"}).listed) == set(config.runs)
+    of_papers = load_config(repository, {"scale": "paper", "runs": "all"})
+    assert of_papers.not_here == set(of_papers.scale["left_out"]) - set(of_papers.tasks)
+    assert set(of_papers.listed) == set(config.runs) - of_papers.not_here
 
 
 def test_a_message_names_sixty_of_many(repository, tree):

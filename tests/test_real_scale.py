@@ -150,6 +150,17 @@ def test_a_task_that_is_left_out_says_why(config):
     assert not {"xnli", "paws-x"} & {task for _, task, _ in all_needs(config)}
 
 
+def test_a_run_that_is_left_out_says_why_and_so_does_what_starts_from_it(tmp_path, repository):
+    tree = copy_tree(repository, tmp_path / "tree")
+    edit(tree, SCALE, "left_out:", "left_out:\n  mbert: it was there before")
+    config = load_config(tree, {"scale": "real", "runs": "all"})
+    assert {"mbert", "ppa-250k"} <= config.not_here and "xlm" not in config.not_here
+    for run in ("mbert", "ppa-250k"):
+        reason = needs.unfit(config, run, "tatoeba", "zero-shot-retrieval")
+        assert reason == "run mbert is not for scale real: it was there before"
+    assert not {"mbert", "ppa-250k"} & {run for run, _, _ in all_needs(config)}
+
+
 def test_no_fine_tuning_is_as_long_as_a_paper_s(config):
     """A setting of its own may say its steps, which the scale's recipe does not reach by itself."""
     for run, task, job in all_needs(config):

@@ -130,8 +130,8 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
     for index, code in enumerate(scale.get("languages") or []):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     check_sources(config, shown)
-    for task in scale.get("left_out", {}):
-        check_known(task, config.tasks, f"{shown}, left_out", "task")
+    for name in scale.get("left_out", {}):
+        check_known(name, {*config.tasks, *config.runs}, f"{shown}, left_out", "task or run")
     for index, task in enumerate(scale.get("decontaminate", [])):
         check_known(task, config.tasks, f"{shown}, decontaminate[{index}]", "task")
     for task in scale.get("task_overrides", {}):

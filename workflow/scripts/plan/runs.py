@@ -295,18 +295,24 @@ def vocabulary_path(config: Config, run: str | None = None) -> str:
 
 
 def absent(config: Config) -> set[str]:
-    """The published checkpoints that a scale with a generated world has no use for, and what starts from them; and
-    what starts from a checkpoint of another shape than this scale gives it."""
+    """The runs that a scale leaves out, the published checkpoints that one with a generated world has no use for, and
+    what starts from them; and what starts from a checkpoint of another shape than this scale gives it."""
+    unwanted = config.scale.get("left_out", {}).keys()
+    left_out = {name for name in config.runs if not unwanted.isdisjoint(lineage(config, name))}
     checkpoints = {name for name, run in config.runs.items() if run["kind"] == "checkpoint"}
     lines = {name: set(lineage(config, name)) & checkpoints for name in config.runs} if checkpoints else {}
     missing = checkpoints - set(config.imported)
     started = [name for name, line in lines.items() if line - {name} and not line & missing]
     unlike = {name for name in started if not hash_of(config, name)}
-    return {name for name, line in lines.items() if line & missing} | unlike
+    return {name for name, line in lines.items() if line & missing} | unlike | left_out
 
 
 def not_here(config: Config, run: str) -> str:
     """Why this scale cannot have a run of `config.not_here`."""
+    left_out = config.scale.get("left_out", {})
+    for name in lineage(config, run):
+        if name in left_out:
+            return f"run {name} is not for scale {config.scale_name}: {left_out[name]}"
     line = {name for name in lineage(config, run) if config.runs[name]["kind"] == "checkpoint"}
     if missing := sorted(line - set(config.imported)):
         what = "is a published checkpoint" if missing == [run] else f"starts from a published checkpoint, {missing[0]}"

@@ -34,7 +34,7 @@ from report.comparison_cells import (
     written,
 )
 from report.comparison_corpora import build_corpora, build_resources
-from report.context import Context, own_alone
+from report.context import Context, own_alone, why_unselected
 from report.scores import Summary
 from report.table_spec import errata_of
 from report.tables import build as build_table
@@ -168,18 +168,14 @@ def _printed_of_model(published: list[dict], model: str, column: dict) -> str:
 
 def _score(table: Any, heading: str, run: str, context: Context) -> Value:
     """The number that a table of scores has in a column for a run."""
-    if run in context.unselected:
-        return Value(reason=not_trained(run))
+    if reason := why_unselected(run, context):
+        return Value(reason=reason)
     index = next(i for i, column in enumerate(table.columns) if column.heading == heading)
     for row in table.rows:
         if row.run == run:
             cell = row.cells[index]
             return Value(score_words(cell.summary)) if cell.summary else Value(reason=cell.reason)
     return Value(reason=f"{table.spec['paper']}/{table.spec['item']} has no row of run {run}")
-
-
-def not_trained(run: str) -> str:
-    return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
 
 
 def score_words(summary: Summary) -> str:
@@ -208,8 +204,8 @@ def _flops(
 def _measured(key: str, line: list[str], context: Context) -> Value:
     config = context.config
     name = {"flops.ours": "flops", "flops.papers": "flops_by_the_papers_counting"}[key]
-    if line[-1] not in config.selected:
-        return Value(reason=not_trained(line[-1]))
+    if reason := why_unselected(line[-1], context):
+        return Value(reason=reason)
     terms = []
     for run in line:
         seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})

@@ -12,6 +12,7 @@ from plan.config import Config
 from plan.evidence import check_hashes, evidence, seeds_of, trainings_of
 from plan.load import load_config
 from plan.needs import borrowed_paths, canonical_run, needs, score_paths
+from plan.runs import not_here
 from plan.words import described
 from report.scores import Key, Results, group_paths, load_parts, load_results
 from report.table_spec import paper_names, read_rows, split_setting
@@ -57,6 +58,15 @@ def context_of(config: Config, scores_root: Path) -> Context:
         untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
     )
+
+
+def why_unselected(run: str, context: Context) -> str | None:
+    """Why a run is neither trained here nor kept in the repository; None where it is."""
+    if run not in context.unselected:
+        return None
+    if run in context.absent:
+        return not_here(context.config, run)
+    return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
 
 
 def expected_scores(spec: dict, context: Context) -> list[Path]:

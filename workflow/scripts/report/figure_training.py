@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 
 from common.errors import UserError
 from plan.figure_specs import row_signal
-from report.context import Context, item_name, scale_words, training_files
+from report.context import Context, item_name, scale_words, training_files, why_unselected
 from report.figure_style import (
     LINE_STYLES,
     MARKERS,
@@ -51,8 +51,8 @@ def why_untrained(row: dict, trainings: Mapping[int, Training], context: Context
     run = row.get("run")
     if run is None:
         return "published only: this row names no run"
-    if run in context.unselected:
-        return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
+    if reason := why_unselected(run, context):
+        return reason
     if not trainings:
         return "not among the reference trainings" if context.reference else "no summary of its training found"
     return None

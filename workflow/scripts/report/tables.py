@@ -12,7 +12,7 @@ from pathlib import Path
 from common.errors import UserError
 from plan.evidence import seeds_of
 from plan.needs import canonical_run, unfit
-from report.context import Context, expected_scores, load_expected
+from report.context import Context, expected_scores, load_expected, why_unselected
 from report.scores import (
     ENGLISH,
     FAILURES,
@@ -159,8 +159,8 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
         return f"published only: {row.get('without_run', 'this row names no run')}"
     if run in context.absent:
         return unfit(context.config, run, task, setting)
-    if run in context.unselected:
-        return f"run {run} is not trained here; add it to `runs`, or say --config runs=all"
+    if reason := why_unselected(run, context):
+        return reason
     if run not in context.runs:
         return f"run {run} has no file in config/runs yet"
     if task not in context.tasks:
