@@ -785,7 +785,7 @@ def test_the_tables_of_every_task_ask_for_the_same_runs_and_settings(repository)
         item: {(c["task"], c["metric"]) for c in spec_of(repository, f"parallax/{item}")["columns"]} for item in items
     }
     tasks = set.union(*(columns[item] for item in items if item.startswith("tasks-")))
-    assert {task for task, _ in tasks} == {*XTREME, "conll-ner", "word-alignment"}
+    assert {task for task, _ in tasks} == {*XTREME, "conll-ner", "flores", "word-alignment"}
     assert {pair for pair in columns["xtreme"] if pair[1] != "exact-match"} <= tasks >= columns["gaps"]
 
 
