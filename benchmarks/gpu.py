@@ -171,7 +171,7 @@ class Ours:
     def step(self) -> tuple[float, float]:
         """Tokens and FLOPs."""
         given = next(self.steps)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         readings, done = pretrain.learn(self.model, self.run, given, self.ranks, seed=1)
         norm = clip_gradients(self.model, self.run.optimizer.clip, self.ranks)
         self.optimizer.step()

@@ -95,7 +95,7 @@ class Trainer:
         """One step: its seconds, tokens, and FLOPs by both countings."""
         self.step += 1
         started = time.perf_counter()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         signals, done = pretrain.train_step(self.model, self.run, self.mixtures, self.ranks, self.step, seed=1)
         clip_gradients(self.model, self.run.optimizer.clip, self.ranks)
         self.optimizer.step()

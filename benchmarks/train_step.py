@@ -134,7 +134,7 @@ def our_step(run: RunConfig) -> Step:
     ranks = Ranks()
 
     def step(batch: Batch) -> None:
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         pretrain.backward(model, run, batch.objective, [batch], ranks)
         clip_gradients(model, run.optimizer.clip, ranks)
         optimizer.step()

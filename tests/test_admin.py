@@ -15,7 +15,7 @@ from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig
 from engine.dist import Ranks
 from engine.model import Encoder
-from engine.optim import learning_rate, parameter_groups
+from engine.optim import AdamW, learning_rate, parameter_groups
 from engine.rows import pad
 from engine.shape import ModelConfig
 from engine.tokenizer import BOS, EOS, PAD
@@ -195,9 +195,9 @@ def loss_of_copying(admin: bool) -> float:
     tokens = torch.randint(4, 20, (41, 16, 8))
     if admin:
         set_residuals(model, lambda: encoder(tokens[0]), Ranks())
-    optimizer = torch.optim.AdamW(parameter_groups(model, 0.01), betas=(0.9, 0.98), eps=1e-6)
+    optimizer = AdamW(parameter_groups(model, 0.01), 5e-3, betas=(0.9, 0.98), eps=1e-6)
     for step in range(1, 41):
-        for group in optimizer.param_groups:
+        for group in optimizer.groups:
             group["lr"] = learning_rate(step, 5e-3, 20, 40)
         logits = F.linear(encoder(tokens[step]), encoder.tokens.weight)[..., :20]
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[step].flatten())

@@ -143,8 +143,9 @@ def test_two_processes_equal_one(corpus, tmp_path, parallel):
     script = tmp_path / "all.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
-        "pretrain.Ranks.close = lambda ranks: None\n"  # the next run of this process meets the same others
+        "close, pretrain.Ranks.close = pretrain.Ranks.close, lambda ranks: None\n"  # the next run meets the same others
         f"for sys.argv in {calls!r}:\n    assert pretrain.main() == 0\n"
+        "close(pretrain.Ranks())\n"
     )
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

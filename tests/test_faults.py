@@ -598,11 +598,11 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     environment = ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     options = {"cwd": tree, "env": environment, "text": True}
     manifest = "results/smoke/world/MANIFEST.tsv"
-    first = subprocess.Popen(call(tree, "--", manifest), stderr=subprocess.DEVNULL, **options)
+    first = subprocess.Popen(call(tree, "--", manifest), stderr=subprocess.DEVNULL, start_new_session=True, **options)
     wait_for_lock(tree, first)
-    first.send_signal(signal.SIGSTOP)
+    os.killpg(first.pid, signal.SIGSTOP)  # with its job, or a slow second finds that all is made
     second = subprocess.run(call(tree, "--", manifest), capture_output=True, **options)
-    first.send_signal(signal.SIGCONT)
+    os.killpg(first.pid, signal.SIGCONT)
     assert second.returncode != 0 and "Directory cannot be locked" in second.stderr and "--unlock" in second.stderr
     assert first.wait(120) == 0
     whole = (tree / manifest).read_bytes()

@@ -24,6 +24,7 @@ from engine.answers import Question
 from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.heads import ClassificationHead, TaggingHead, classify, encode, mean_states, tag
 from engine.model import Encoder
+from engine.optim import AdamW
 from engine.rows import cut_pair, pad, pair_rows, shuffled_batches, tag_windows
 from engine.shape import ModelConfig
 from engine.tokenizer import UNK, Tokenizer
@@ -418,7 +419,7 @@ def test_a_fine_tuning_whose_dev_cannot_be_better_ends_with_the_weights_of_the_w
         encoder, scores, steps, kept = nn.Linear(2, 1), iter(dev), [], []
         encoder.config = SimpleNamespace(layers=1)
 
-        def step_of(batch: int, optimizer: torch.optim.Optimizer) -> float:
+        def step_of(batch: int, optimizer: AdamW) -> float:
             loss = encoder(torch.tensor([1.0, batch])).square().sum()
             optimizer.zero_grad()
             loss.backward()
@@ -618,7 +619,7 @@ def test_weight_decay_is_neither_on_norms_nor_scaled_by_the_layer():
     for name, value in model.named_parameters():
         factor = 1 - 1e-2 * 0.1 if value.dim() > 1 else 1
         torch.testing.assert_close(value, before[name] * factor)
-    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(before)
+    assert sum(len(group["params"]) for group in optimizer.groups) == len(before)
 
 
 def test_learning_rate_rises_to_the_peak_and_falls_to_nothing():

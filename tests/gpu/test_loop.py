@@ -122,7 +122,7 @@ def test_memory_does_not_grow(sources, device):  # noqa: F811
     used = {}
     with ahead(pretrain.give_all(run, mixtures_of(run, sources), ranks, 1)) as steps:
         for given in steps:
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             readings, done = pretrain.learn(model, run, given, ranks, seed=1)
             optimizer.step()
             for objective, batches in done:

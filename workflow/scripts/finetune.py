@@ -26,6 +26,7 @@ from engine.checkpoint import load_encoder, load_weights, save_weights
 from engine.formats import FORMATS, POOLER
 from engine.heads import HEADS, IGNORED, classify, encode, tag
 from engine.model import Encoder
+from engine.optim import AdamW
 from engine.rows import answer_labels, pair_rows, tag_windows
 from engine.tokenizer import Tokenizer, load_tokenizer
 from tasks import measure_of, task_module
@@ -336,11 +337,9 @@ def batches_of_epoch(train: TrainingRows, batch_rows: int) -> int:
     return math.ceil(len(train.groups) / groups_in_batch(train.groups, batch_rows))
 
 
-def train_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, train: TrainingRows, batch: list[int], hyper, device: str
-) -> float:
+def train_step(model: nn.Module, optimizer: AdamW, train: TrainingRows, batch: list[int], hyper, device: str) -> float:
     """One update; the loss is the mean over the batch's labels, however many pieces the batch is computed in."""
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     labelled = sum(label != IGNORED for i in batch for label in train.labels[i])
     total = 0.0
     size = hyper.device_rows or len(batch)

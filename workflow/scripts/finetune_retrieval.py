@@ -31,6 +31,7 @@ from common.errors import UserError, run_main
 from engine.checkpoint import load_encoder, save_weights
 from engine.heads import encode, mean_states, mean_tokens
 from engine.model import Encoder
+from engine.optim import AdamW
 from engine.retrieval import nearest
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer, load_tokenizer
@@ -144,7 +145,7 @@ def finetune(
     hyper, layer = recipe.recipe, recipe.recipe.layer_of(encoder.config.layers)
     max_length = longest_row(recipe, encoder)
 
-    def step_of(batch: tuple[str, tuple[list[bytes], list[bytes]]], optimizer: torch.optim.Optimizer) -> float:
+    def step_of(batch: tuple[str, tuple[list[bytes], list[bytes]]], optimizer: AdamW) -> float:
         language, sides = batch
         rows = PairRows(*(sentence_rows(tokenizer, side, max_length) for side in sides))
         return train_step(model, optimizer, rows, language, layer, hyper, device)
@@ -169,14 +170,14 @@ def finetune(
 
 def train_step(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
     pairs: PairRows,
     language: str,
     layer: int,
     hyper: Hyperparameters,
     device: str,
 ) -> float:
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
         foreign_BD, english_BD = (
             mean_tokens(*encode(model["encoder"], rows, [code] * len(rows), device, layers=layer))

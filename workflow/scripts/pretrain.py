@@ -30,15 +30,15 @@ from common.identity import content_hash
 from engine.admin import set_residuals
 from engine.ahead import ahead
 from engine.attention import choose_kernels
-from engine.checkpoint import load_state, save_state, save_weights, sole_use
+from engine.checkpoint import load_state, load_whole_state, save_state, save_weights, sole_use, whole_state
 from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
 from engine.cost import check_passes
 from engine.data import Mixture, Source
-from engine.dist import STOPPED_STATUS, Ranks, StopRequest, load_whole_state, shard_blocks, whole_state
+from engine.dist import STOPPED_STATUS, Ranks, StopRequest, shard_blocks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
-from engine.optim import clip_gradients, learning_rate, parameter_groups
+from engine.optim import AdamW, clip_gradients, learning_rate, parameter_groups
 from engine.randomness import stable_hash
 from engine.shards import verify_shards
 from engine.tokenizer import load_tokenizer
@@ -198,19 +198,14 @@ def shard(model: nn.Module, run: RunConfig, ranks: Ranks) -> None:
     shard_blocks(model, ranks)
 
 
-def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int) -> torch.optim.AdamW:
+def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int) -> AdamW:
     """AdamW over what is trained from this step on."""
     train = run.schedule.first.train if in_first_phase(run, step) else None
     for name, weight in model.named_parameters():
         weight.requires_grad_(name not in frozen and (train is None or name.split(".")[0] in train))
         weight.grad = None
-    return torch.optim.AdamW(
-        parameter_groups(model, run.optimizer.weight_decay),
-        lr=run.optimizer.peak_lr,
-        betas=run.optimizer.betas,
-        eps=run.optimizer.eps,
-        fused=True,
-    )
+    groups = parameter_groups(model, run.optimizer.weight_decay)
+    return AdamW(groups, run.optimizer.peak_lr, run.optimizer.betas, run.optimizer.eps)
 
 
 def rate_of(run: RunConfig, step: int) -> float:
@@ -291,7 +286,7 @@ def save(
     folder: Path,
     run: RunConfig,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
     given: Given,
     seconds: float,
     totals: dict[str, float],
@@ -354,9 +349,9 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
         if run.schedule.first and step == run.schedule.first.steps + 1:
             optimizer = new_optimizer(model, run, frozen, step)
         rate = rate_of(run, step)
-        for group in optimizer.param_groups:
+        for group in optimizer.groups:
             group["lr"] = rate
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         readings, done = learn(model, run, given, ranks, seed)
         ranks.sum_gradients(model)
         norm = clip_gradients(model, run.optimizer.clip, ranks)

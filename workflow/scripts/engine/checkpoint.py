@@ -26,7 +26,9 @@ from torch import Tensor, nn
 from common.atomic import atomic_path, sha256_of, told
 from common.errors import UserError
 from common.typed import build
+from engine.dist import cut_like, whole
 from engine.model import Encoder
+from engine.optim import AdamW
 from engine.prenorm import PreNormConfig, PreNormEncoder
 from engine.shape import ModelConfig
 
@@ -188,6 +190,27 @@ def is_at(descriptor: int, path: Path) -> bool:
 def state_files(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     return sorted(folder.glob("step-*.pt"), reverse=True)
+
+
+def whole_state(model: nn.Module, optimizer: AdamW | None = None) -> dict:
+    """{model, optimizer} of all ranks, for rank 0 to save. Every rank must call it."""
+    state = {"model": {name: whole(tensor) for name, tensor in model.state_dict().items()}}
+    if optimizer:
+        moments = optimizer.state_dict()["state"]
+        held = {i: {key: whole(value) for key, value in own.items()} for i, own in moments.items()}
+        state["optimizer"] = {"state": held}
+    return state
+
+
+def load_whole_state(model: nn.Module, optimizer: AdamW, state: dict) -> None:
+    own = model.state_dict()
+    model.load_state_dict({name: cut_like(tensor, own[name]) for name, tensor in state["model"].items()})
+    weights = optimizer.weights()
+    held = {
+        i: {key: value if key == "step" else cut_like(value, weights[i]) for key, value in moments.items()}
+        for i, moments in state["optimizer"]["state"].items()
+    }
+    optimizer.load_state_dict({"state": held})
 
 
 def save_state(folder: Path, step: int, state: dict, keep: int) -> None:

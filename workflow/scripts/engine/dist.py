@@ -6,15 +6,6 @@ import signal
 import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor
 
 from common.errors import UserError
 from engine.model import Block, CrossAttention
@@ -64,7 +55,7 @@ class Ranks:
         """Every loss was divided by its count over all ranks, so gradients add up; one flat message per step."""
         if self.world_size == 1:
             return
-        trained = [p for p in model.parameters() if p.requires_grad and not isinstance(p, DTensor)]
+        trained = [p for p in model.parameters() if p.requires_grad and not is_cut(p)]
         used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
         parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
         if not parameters:  # a phase that trains sharded modules alone
@@ -81,9 +72,12 @@ class Ranks:
 
 # Sharding (FSDP2). Blocks are cut over the ranks; all else (the embeddings, which are also the output matrix, and what
 # the objectives bring) is whole on each. Losses are sums divided by global counts: gradients are summed, not averaged.
+# torch.distributed.tensor and fsdp take 0.7 s to import, which a training that shards nothing need not wait for.
 
 
 def shard_blocks(model: nn.Module, ranks: Ranks) -> None:
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     mesh = distributed.device_mesh.init_device_mesh(ranks.device.type, (ranks.world_size,))
     for module in [*model.modules()]:
         if isinstance(module, Block | CrossAttention):
@@ -95,28 +89,35 @@ def shard_blocks(model: nn.Module, ranks: Ranks) -> None:
                     register_fsdp_forward_method(module, name)
 
 
+def is_cut(tensor: Tensor) -> bool:
+    """A DTensor, of which each rank holds a part."""
+    return hasattr(tensor, "to_local")
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part, the whole where it is not cut."""
+    return tensor.to_local() if is_cut(tensor) else tensor
+
+
 def is_sharded(model: nn.Module) -> bool:
-    return any(isinstance(p, DTensor) for p in model.parameters())
+    return any(is_cut(p) for p in model.parameters())
 
 
-def whole_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> dict:
-    """{model, optimizer} of all ranks, on the CPU of rank 0 if sharded. Every rank must call it."""
-    if not is_sharded(model):
-        state = {"model": model.state_dict()}
-        return state | ({"optimizer": optimizer.state_dict()} if optimizer else {})
-    whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state = {"model": get_model_state_dict(model, options=whole)}
-    return state | ({"optimizer": get_optimizer_state_dict(model, optimizer, options=whole)} if optimizer else {})
+def whole(tensor: Tensor) -> Tensor:
+    """Of all ranks, on the CPU of rank 0 if it is cut. Every rank must call it."""
+    if not is_cut(tensor):
+        return tensor
+    full = tensor.full_tensor()
+    return full.cpu() if distributed.get_rank() == 0 else full.new_empty(0)
 
 
-def load_whole_state(model: nn.Module, optimizer: torch.optim.Optimizer, state: dict) -> None:
-    if not is_sharded(model):
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        return
-    whole = StateDictOptions(full_state_dict=True)
-    set_model_state_dict(model, state["model"], options=whole)
-    set_optimizer_state_dict(model, optimizer, state["optimizer"], options=whole)
+def cut_like(tensor: Tensor, own: Tensor) -> Tensor:
+    """A whole tensor, the same on every rank, cut as another is."""
+    if not is_cut(own):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor.to(own.device), own.device_mesh, own.placements)
 
 
 class StopRequest:

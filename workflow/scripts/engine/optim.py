@@ -1,23 +1,78 @@
-"""AdamW groups and the learning-rate schedule, as plain functions."""
+"""AdamW, its groups, the learning-rate schedule, and clipping."""
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.optim.adamw import adamw
 
-from engine.dist import Ranks
+from engine.dist import Ranks, is_cut, local
+
+
+class AdamW:
+    """The fused update of torch.optim.AdamW, bit for bit. That class imports torch's compiler before its first step,
+    which takes a second: as long as all else that a short fine-tuning does before it."""
+
+    def __init__(self, groups: list[dict], lr: float, betas: tuple[float, float], eps: float):
+        self.groups = [{"lr": lr, **group} for group in groups]  # of each: params, weight_decay, lr
+        self.betas, self.eps = betas, eps
+        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}  # of each weight that had a gradient
+
+    def weights(self) -> list[nn.Parameter]:
+        return [weight for group in self.groups for weight in group["params"]]
+
+    def zero_grad(self) -> None:
+        for weight in self.weights():
+            weight.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            states = [self.state_of(weight) for weight in weights]
+            adamw(
+                *([local(weight) for weight in weights], [local(weight.grad) for weight in weights]),
+                *([local(state[key]) for state in states] for key in ("exp_avg", "exp_avg_sq")),
+                max_exp_avg_sqs=[],
+                state_steps=[state["step"] for state in states],
+                fused=True,
+                amsgrad=False,
+                beta1=self.betas[0],
+                beta2=self.betas[1],
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                eps=self.eps,
+                maximize=False,
+            )
+
+    def state_of(self, weight: nn.Parameter) -> dict[str, Tensor]:
+        if weight not in self.state:
+            step = torch.zeros((), dtype=torch.float32, device=weight.device)
+            moments = {key: torch.zeros_like(weight, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+            self.state[weight] = {"step": step, **moments}
+        return self.state[weight]
+
+    def state_dict(self) -> dict[str, dict[int, dict[str, Tensor]]]:
+        """By the number of the weight, as torch.optim writes it."""
+        return {"state": {i: self.state[weight] for i, weight in enumerate(self.weights()) if weight in self.state}}
+
+    def load_state_dict(self, saved: dict[str, dict[int, dict[str, Tensor]]]) -> None:
+        weights = self.weights()
+        self.state = {
+            weights[i]: {key: value.to(weights[i].device, copy=True) for key, value in state.items()}
+            for i, state in saved["state"].items()
+        }
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """No decay on biases and LayerNorms, as in BERT. Sharded and whole weights cannot share a group."""
+    """No decay on biases and LayerNorms, as in BERT."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {(False, True): [], (False, False): []}
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decayed = not (name.endswith("bias") or id(parameter) in norms)
-            groups.setdefault((isinstance(parameter, DTensor), decayed), []).append(parameter)
+            groups[decayed].append(parameter)
     return [
         {"params": parameters, "weight_decay": weight_decay if decayed else 0.0}
-        for (_, decayed), parameters in groups.items()
+        for decayed, parameters in groups.items()
     ]
 
 
@@ -31,10 +86,10 @@ def learning_rate(step: int, peak: float, warmup_steps: int, steps: int) -> floa
 def clip_gradients(model: nn.Module, limit: float, ranks: Ranks) -> Tensor:
     """Scale all gradients to a joint norm of at most `limit`; the norm before, for the log, still on the device."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    shards = [gradient.to_local() for gradient in gradients if isinstance(gradient, DTensor)]
+    shards = [local(gradient) for gradient in gradients if is_cut(gradient)]
     if not shards:
         return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
+    whole = [gradient for gradient in gradients if not is_cut(gradient)]
     [square] = ranks.sum([float(sum_of_squares(shards))])
     total = torch.tensor(square, dtype=torch.float64, device=shards[0].device)
     norm = (total + sum_of_squares(whole) if whole else total).sqrt()

@@ -24,6 +24,7 @@ from engine.attention import choose_kernels
 from engine.checkpoint import load_state, save_state, sole_use
 from engine.heads import answer
 from engine.model import FIRST_POSITION, Encoder
+from engine.optim import AdamW
 from engine.rows import AnswerWindow, Window, answer_windows, shuffled_batches
 from engine.tokenizer import Tokenizer, vocabulary_sum
 from plan.datasets import DATASETS_TSV
@@ -155,7 +156,7 @@ def learn(
     updates: int,
     metric: str,
     batches: Iterator[T],
-    step_of: Callable[[T, torch.optim.Optimizer], float],
+    step_of: Callable[[T, AdamW], float],
     scores_of: Callable[[], dict[str, float]],
     left: dict | None = None,
     keep: Callable[[dict], None] | None = None,
@@ -171,12 +172,12 @@ def learn(
             "set warmup_steps to null and warmup_fraction to a share"
         )
     optimizer = make_optimizer(model, hyper)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: linear(step, warmup, updates))
+    peaks = [group["lr"] for group in optimizer.groups]
 
     best, history, done = None, [], 0
     if left:
         best, history, done = left["best"], left["history"], left["step"]
-        for part, state in zip((model, optimizer, schedule), left["parts"], strict=True):
+        for part, state in zip((model, optimizer), left["parts"], strict=False):  # older ones kept a schedule too
             part.load_state_dict(state)
         set_random_states(left["random"])
         for _ in range(done):
@@ -185,13 +186,14 @@ def learn(
     loss_sum, since = 0.0, 0
     for step in range(done + 1, updates + 1):
         model.train()
+        for group, peak in zip(optimizer.groups, peaks, strict=True):
+            group["lr"] = peak * linear(step - 1, warmup, updates)
         loss = step_of(next(batches), optimizer)
         if not math.isfinite(loss):
             raise UserError(
                 f"fine-tuning, step {step}: the loss is {loss}; lower recipe.peak_lr, or, where the encoder's training "
                 "diverged (make curves), lower its run's optimizer.peak_lr in config/"
             )
-        schedule.step()
         loss_sum, since = loss_sum + loss, since + 1
         if step not in evaluate_at:
             continue
@@ -206,7 +208,7 @@ def learn(
         if mean >= 100:
             break
         if keep and step < updates:
-            parts = [part.state_dict() for part in (model, optimizer, schedule)]
+            parts = [part.state_dict() for part in (model, optimizer)]
             keep({"step": step, "best": best, "history": history, "parts": parts, "random": random_states()})
     score, step, weights, scores = best
     selection = {"rule": hyper.selection, "metric": metric, "step": step, "of": updates, "score": score}
@@ -255,22 +257,22 @@ def linear(step: int, warmup: int, steps: int) -> float:
     return (steps - step) / max(1, steps - warmup)
 
 
-def make_optimizer(model: nn.Module, hyper: Hyperparameters) -> torch.optim.AdamW:
+def make_optimizer(model: nn.Module, hyper: Hyperparameters) -> AdamW:
     """AdamW, no decay on biases and LayerNorms; layer-wise decay scales the Adam update and not the weight decay."""
     layers = model["encoder"].config.layers
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         factor = layer_factor(name, layers, hyper.layer_decay)
         groups.setdefault((factor, parameter.dim() > 1), []).append(parameter)
-    return torch.optim.AdamW(
+    return AdamW(
         [
             # AdamW decays by lr * weight_decay, and lr carries the factor: divide it out again.
             {"params": list_, "lr": hyper.peak_lr * f, "weight_decay": hyper.weight_decay / f if decays else 0.0}
             for (f, decays), list_ in groups.items()
         ],
+        lr=hyper.peak_lr,
         betas=tuple(hyper.betas),
         eps=hyper.eps,
-        fused=True,
     )
 
 
@@ -284,7 +286,7 @@ def layer_factor(name: str, layers: int, decay: float | None) -> float:
     return decay ** (layers + 1) if part[:2] in (["encoder", "tokens"], ["encoder", "positions"]) else 1.0
 
 
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, hyper: Hyperparameters) -> None:
+def update(model: nn.Module, optimizer: AdamW, hyper: Hyperparameters) -> None:
     if hyper.clip:
         nn.utils.clip_grad_norm_(model.parameters(), hyper.clip)
     optimizer.step()
