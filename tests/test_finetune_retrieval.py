@@ -1,5 +1,6 @@
 """Fine-tuning for retrieval: the loss against its definition, what is drawn of the pairs, and a language learned."""
 
+import copy
 import hashlib
 import json
 import math
@@ -119,10 +120,12 @@ def the_recipe(tiny, **hyper: object):
 # The loss
 
 
-def by_definition(foreign: torch.Tensor, english: torch.Tensor, equal: list[list[bool]], scale: float) -> float:
+def by_definition(
+    foreign: torch.Tensor, english: torch.Tensor, equal: list[list[bool]], scale: float, offset: float
+) -> float:
     def s(x: torch.Tensor, y: torch.Tensor) -> float:
         dot, a, b = (sum(p * q for p, q in zip(*two, strict=True)) for two in ((x, y), (x, x), (y, y)))
-        return scale * dot / math.sqrt(a) / math.sqrt(b)
+        return scale * dot / math.sqrt(a) / math.sqrt(b) + offset
 
     def cost(logit: float) -> float:  # - log sigma(logit)
         return math.log(1 + math.exp(-logit))
@@ -137,6 +140,7 @@ def by_definition(foreign: torch.Tensor, english: torch.Tensor, equal: list[list
     return total / len(xs)
 
 
+@pytest.mark.parametrize("offset", [0.0, -2.5])
 @pytest.mark.parametrize(
     ("foreign", "english"),
     [
@@ -148,7 +152,7 @@ def by_definition(foreign: torch.Tensor, english: torch.Tensor, equal: list[list
         ("abc", "AAA"),  # nothing to tell apart
     ],
 )
-def test_the_loss_is_its_definition_and_equal_sentences_are_no_negatives_of_each_other(foreign, english):
+def test_the_loss_is_its_definition_and_equal_sentences_are_no_negatives_of_each_other(foreign, english, offset):
     torch.manual_seed(len(foreign))
     vectors = {letter: torch.randn(5, dtype=torch.float64) for letter in sorted({*foreign, *english})}
     x, y = (torch.stack([vectors[letter] for letter in side]).requires_grad_() for side in (foreign, english))
@@ -158,12 +162,12 @@ def test_the_loss_is_its_definition_and_equal_sentences_are_no_negatives_of_each
         [foreign[i] == foreign[j] or english[i] == english[j] for j in range(len(english))] for i in range(len(english))
     ]
     assert equal.tolist() == expected
-    loss = retrieval.hardest_negative_loss(x, y, equal, 3.0)
-    assert loss.item() == pytest.approx(by_definition(x, y, expected, 3.0), rel=1e-12)
+    loss = retrieval.hardest_negative_loss(x, y, equal, 3.0, offset)
+    assert loss.item() == pytest.approx(by_definition(x, y, expected, 3.0, offset), rel=1e-12)
     loss.backward()
     assert torch.isfinite(x.grad).all() and torch.isfinite(y.grad).all() and x.grad.abs().sum() > 0
     if len(set(foreign)) == len(foreign) == len(set(english)):  # where no two negatives are equally hard
-        assert torch.autograd.gradcheck(lambda a, b: retrieval.hardest_negative_loss(a, b, equal, 3.0), (x, y))
+        assert torch.autograd.gradcheck(lambda a, b: retrieval.hardest_negative_loss(a, b, equal, 3.0, offset), (x, y))
 
 
 def test_an_update_changes_the_encoder_up_to_the_layer_and_nothing_above(tiny):
@@ -177,6 +181,19 @@ def test_an_update_changes_the_encoder_up_to_the_layer_and_nothing_above(tiny):
     changed = {name for name, value in encoder.state_dict().items() if not torch.equal(value, before[name])}
     assert {"tokens.weight", "positions.weight", "blocks.0.up.weight"} <= changed
     assert not any(name.startswith("blocks.1.") for name in changed)
+
+
+def test_the_offset_of_the_recipe_reaches_the_loss(tiny):
+    encoder, _ = load_encoder(tiny.encoder)
+    pairs = PairRows([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])
+    losses = {}
+    for offset in (0.0, -1000.0):
+        hyper = the_recipe(tiny, similarity_offset=offset).recipe
+        model = nn.ModuleDict({"encoder": copy.deepcopy(encoder)})
+        losses[offset] = retrieval.train_step(model, make_optimizer(model, hyper), pairs, "de", 1, hyper, "cpu")
+    # no negative counts any more, and a pair costs what its cosine lacks of the offset
+    assert losses[-1000.0] == pytest.approx(1000, abs=hyper.similarity_scale)
+    assert losses[0.0] < 3 * hyper.similarity_scale
 
 
 # ---------------------------------------------------------------------------------------------------------------------

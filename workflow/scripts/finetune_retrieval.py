@@ -4,9 +4,13 @@ The hardest negative of a batch of pairs (x, y), all of one language with Englis
 
     - log sigma(s(x, y)) - log sigma(- max over y' of s(x, y')) - log sigma(- max over x' of s(x', y)),  mean over pairs
 
-s is the cosine, times similarity_scale, of the mean states of the layer that retrieval reads. ERNIE-M names this loss
-and prints no formula: its form, the scale and the batches of one language are ours. Retrieval never tells languages
-apart, so neither should the negatives.
+s is similarity_scale * cosine + similarity_offset, of the mean states of the layer that retrieval reads. ERNIE-M names
+this loss and prints no formula: its form, the scale, the offset and the batches of one language are ours. Retrieval
+never tells languages apart, so neither should the negatives.
+
+Without an offset no cosine above 0 is a good negative. States of an encoder that nothing has aligned all have cosines
+near 1: the negatives drive them apart until all cosines are 0, where the loss is 3 log 2 and tells nothing. An offset
+of -similarity_scale begins where s of such states is near 0.
 
 A language has n^alpha of the batches, n its pairs in all corpora. The pairs of its batches are random permutations of
 its pairs, one after the other, as far as they are needed: of each language only what is drawn is held in memory, as
@@ -184,7 +188,8 @@ def train_step(
             for rows, code in ((pairs.foreign, language), (pairs.english, "en"))
         )
     equal_BB = (equals(pairs.foreign) | equals(pairs.english)).to(device)
-    loss = hardest_negative_loss(foreign_BD.float(), english_BD.float(), equal_BB, hyper.similarity_scale)
+    scale, offset = hyper.similarity_scale, hyper.similarity_offset
+    loss = hardest_negative_loss(foreign_BD.float(), english_BD.float(), equal_BB, scale, offset)
     loss.backward()
     update(model, optimizer, hyper)
     return loss.item()
@@ -197,9 +202,11 @@ def equals(rows: Sequence[Sequence[int]]) -> Tensor:
     return numbers_B[:, None] == numbers_B[None]
 
 
-def hardest_negative_loss(foreign_BD: Tensor, english_BD: Tensor, equal_BB: Tensor, scale: float) -> Tensor:
+def hardest_negative_loss(
+    foreign_BD: Tensor, english_BD: Tensor, equal_BB: Tensor, scale: float, offset: float = 0.0
+) -> Tensor:
     """Mean over pairs. What equals a pair in a side, as the pair itself does, is no negative of it."""
-    similarity_BB = scale * F.normalize(foreign_BD, dim=1) @ F.normalize(english_BD, dim=1).T
+    similarity_BB = scale * F.normalize(foreign_BD, dim=1) @ F.normalize(english_BD, dim=1).T + offset
     negative_BB = similarity_BB.masked_fill(equal_BB, -torch.inf)  # softplus(-inf) = 0, with gradient 0
     hardest = F.softplus(negative_BB.amax(1)) + F.softplus(negative_BB.amax(0))
     return (F.softplus(-similarity_BB.diagonal()) + hardest).mean()

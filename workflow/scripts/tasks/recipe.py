@@ -40,6 +40,7 @@ class Hyperparameters:
     code_switch: bool = False  # PPA: each translated pair with one side in English, twice
     dev_limit: int | None = None  # rows of each dev set that are scored during training
     similarity_scale: float | None = None  # of cosines, in fine-tuning for retrieval
+    similarity_offset: float = 0.0  # added to the scaled cosines there
     grid: dict[str, list] | None = None
     # question answering, in pieces
     stride: int | None = None  # of the windows that a long context is cut into
