@@ -27,6 +27,7 @@ from engine.formats import FORMATS, POOLER
 from engine.heads import HEADS, IGNORED, classify, encode, tag
 from engine.model import Encoder
 from engine.optim import AdamW
+from engine.precision import mixed_precision
 from engine.rows import answer_labels, pair_rows, tag_windows
 from engine.tokenizer import Tokenizer, load_tokenizer
 from tasks import measure_of, task_module
@@ -350,7 +351,7 @@ def train_step(model: nn.Module, optimizer: AdamW, train: TrainingRows, batch: l
             [train.labels[i] + [IGNORED] * (widest - len(train.labels[i])) for i in part], device=device
         )
         rows, languages = [train.rows[i] for i in part], [train.languages[i] for i in part]
-        with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
+        with mixed_precision(hyper.precision, device):
             states_BTD, real_BT = encode(model["encoder"], rows, languages, device)
             logits = model["head"](states_BTD, real_BT)  # (B, C), (B, T, C) or (B, 2, T)
         loss = F.cross_entropy(logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")

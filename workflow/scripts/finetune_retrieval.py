@@ -36,6 +36,7 @@ from engine.checkpoint import load_encoder, save_weights
 from engine.heads import encode, mean_states, mean_tokens
 from engine.model import Encoder
 from engine.optim import AdamW
+from engine.precision import mixed_precision
 from engine.retrieval import nearest
 from engine.rows import sentence_rows
 from engine.tokenizer import Tokenizer, load_tokenizer
@@ -182,7 +183,7 @@ def train_step(
     device: str,
 ) -> float:
     optimizer.zero_grad()
-    with torch.autocast(device, torch.bfloat16, enabled=hyper.precision == "bf16"):
+    with mixed_precision(hyper.precision, device):
         foreign_BD, english_BD = (
             mean_tokens(*encode(model["encoder"], rows, [code] * len(rows), device, layers=layer))
             for rows, code in ((pairs.foreign, language), (pairs.english, "en"))

@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch, whole_width
 from engine.options import DESCRIPTIONS
+from engine.precision import mixed_precision
 from engine.randomness import stable_hash
 from engine.shards import sha256_of_manifests
 
@@ -208,7 +209,7 @@ def seen_over(run: RunConfig, totals: dict[str, float]) -> dict[str, cost.Seen]:
 
 
 def mixed(run: RunConfig, ranks: Ranks) -> AbstractContextManager:
-    return torch.autocast(ranks.device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+    return mixed_precision(run.precision, ranks.device.type)
 
 
 def frozen_weights(model: nn.Module, run: RunConfig) -> set[str]:

@@ -17,6 +17,7 @@ from engine.checkpoint import describe_model, load_weights, save_weights
 from engine.config import RunConfig
 from engine.dist import Ranks
 from engine.objectives import OBJECTIVES
+from engine.precision import computed_in
 from engine.shards import sha256_of
 from engine.tokenizer import vocabulary_sum
 from training.assembly import PretrainingModel, parameters_of, seen_over
@@ -55,6 +56,7 @@ def finish(
             "seconds": seconds,
             "tokens_per_second": tokens / seconds if tokens else 0.0,
             "flops_per_second": flops / seconds if tokens else 0.0,
+            "precision": computed_in(run.precision, ranks.device.type),
             "world_size": ranks.world_size,
             "device": torch.cuda.get_device_name() if ranks.device.type == "cuda" else platform.machine(),
             "threads": torch.get_num_threads(),
