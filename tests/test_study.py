@@ -1,6 +1,7 @@
 """The study without Snakemake: its steps read what earlier ones make, end in the scores of the plan, and go on."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from plan.claimed import all_score_paths
 from plan.load import load_config
 from plan.runs import trained_run
 
+REPOSITORY = Path(__file__).resolve().parent.parent
+
 
 @pytest.fixture(scope="module")
 def whole(repository) -> study.Study:
@@ -18,7 +21,17 @@ def whole(repository) -> study.Study:
     return study.Study(config, runs, config.seeds, ["/mirror"], 1)
 
 
+@pytest.mark.parametrize("run", load_config(REPOSITORY, {"scale": "real"}).scale["runs"])
+def test_every_step_of_one_run_reads_what_is_there_by_then(whole, run):
+    reads_what_is_there(study.Study(whole.config, [trained_run(whole.config, run)], [1], ["/mirror"], 1))
+
+
 def test_every_step_reads_what_is_there_by_then(whole):
+    made = reads_what_is_there(whole)
+    assert {path for path in made if "/scores/" in path} == set(all_score_paths(whole.config))
+
+
+def reads_what_is_there(whole: study.Study) -> set[str]:
     made, known = set(), {"--out", "--counts", "--rejects", "--signatures", "--log-json", "--cost", "--dev-json"}
     for step in whole.steps():
         own = zip(["", *step.arguments], step.arguments, strict=False)
@@ -28,7 +41,7 @@ def test_every_step_reads_what_is_there_by_then(whole):
             assert path in made or any(path.startswith(f"{one}/") for one in made), (step.script, path)
         made |= set(step.makes)
         made |= {value for flag, value in zip(step.arguments, step.arguments[1:], strict=False) if flag in known}
-    assert {path for path in made if "/scores/" in path} == set(all_score_paths(whole.config))
+    return made
 
 
 def test_its_steps_are_scripts(whole, repository):

@@ -63,6 +63,15 @@ class Study:
         self.overrides = ["--overrides", json.dumps(config.scale.get("cleaning", {}), sort_keys=True)]
         self.mono, self.bitext = data_of_runs(config, self.runs)
         self.mono = sorted({*self.mono, *vocabulary_data(config)})
+        self.bitext = sorted({*self.bitext, *self.read_by_tasks()})
+
+    def read_by_tasks(self) -> set[tuple[str, str]]:
+        """(corpus, pair) that fine-tuning for retrieval trains on or centred retrieval takes its means of."""
+        resolved = [
+            resolve_recipe(self.config, task, job, recipe_of(self.config, run)) for run, task, job in self.needs
+        ]
+        corpora = [recipe[use]["corpora"] for recipe in resolved for use in ("bitext", "centre") if use in recipe]
+        return {(corpus, pair) for pairs in corpora for pair, names in pairs.items() for corpus in names}
 
     def lineage(self, run: str) -> list[str]:
         init = resolve_run(self.config, run).get("init")
