@@ -122,6 +122,12 @@ def test_means_layer_and_neighbours_are_those_of_numpy(tiny):
         assert (by_layer["en-xx", layer], by_layer["xx-en", layer]) == ways
     assert by_layer != plain
 
+    # The English side before is kept, and only while it is the same.
+    shorter = (pair[0][:30], pair[1][:30])
+    alone = predict.retrieve(shorter, "de", 64, tiny.encoder, tiny.tokenizer, 8, "cpu")
+    assert {len(numbers) for numbers in alone.values()} == {30}
+    assert predict.retrieve(pair, "de", 64, tiny.encoder, tiny.tokenizer, 8, "cpu") == plain
+
 
 def test_held_out_pairs_choose_the_layer_and_training_pairs_the_means(tiny):
     train, test, held = sentences(2, 120), sentences(3, 60), sentences(4, 50)

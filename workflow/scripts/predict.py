@@ -14,6 +14,7 @@ layer is the one that retrieves held-out pairs best; where the scale has none, t
 import argparse
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -209,10 +210,16 @@ def states_of(
     sides: Sequence[list[list[int]]], language: str, encoder: Encoder, batch_rows: int, device: str
 ) -> tuple[Tensor, Tensor]:
     """(layers, N, D) of the foreign rows and of the English ones."""
-    foreign, english = (
-        mean_states(encoder, rows, code, batch_rows, device) for rows, code in zip(sides, (language, "en"), strict=True)
+    foreign, english = sides
+    return (
+        mean_states(encoder, foreign, language, batch_rows, device),
+        english_states(tuple(map(tuple, english)), encoder, batch_rows, device),
     )
-    return foreign, english
+
+
+@lru_cache(maxsize=1)  # FLORES asks for the same sentences in every language
+def english_states(rows: tuple[tuple[int, ...], ...], encoder: Encoder, batch_rows: int, device: str) -> Tensor:
+    return mean_states(encoder, rows, "en", batch_rows, device)
 
 
 def nearest_by_layer(foreign: Tensor, english: Tensor) -> dict[tuple[str, int], list[int]]:
