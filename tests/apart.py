@@ -3,8 +3,9 @@
   python tests/apart.py --clean results/real/corpus --tests results/real/raw/.../tatoeba.deu-eng.deu ...
 
 A test sentence is found as a run of whole words in a line, without regard to case, accents and punctuation; one of
-under three words or twelve letters only as a whole line. A line is nearly a test sentence where seven tenths of the
-two-word runs of both together are common to both. Chinese and Thai signs are words each.
+under three words or twelve letters (digits are none: a date may be an entity) only as a whole line. A line is nearly a
+test sentence where seven tenths of the two-word runs of both together are common to both. Chinese and Thai signs are
+words each.
 """
 
 import argparse
@@ -86,7 +87,7 @@ class Tests:
         self.whole: set[tuple[str, ...]] = set()
         self.near: dict[tuple[str, ...], list[set]] = defaultdict(list)
         for line in {tuple(words(sentence)) for sentence in sentences} - {()}:
-            letters = sum(len(word) + (len(word) == 1) for word in line)
+            letters = sum(sum(not sign.isnumeric() for sign in word) + (len(word) == 1) for word in line)
             if len(line) >= 3 and letters >= 12:
                 self.inside[line[:3]].add(line[:40])
             else:

@@ -68,6 +68,9 @@ def test_the_independent_check_finds_what_is_planted():
     assert tests.verdict(NEARLY) == "near"
     assert tests.verdict(OTHER) is None
     assert tests.verdict("I know!") == "whole" and tests.verdict("I know you.") is None
+    dates = apart.Tests(["11 September 2001", "the 11 September 2001 report"])
+    assert dates.verdict("It was 11 September 2001 when") is None and dates.verdict("11 September 2001.") == "whole"
+    assert dates.verdict("He read the 11 September 2001 report.") == "whole"
     assert tests.verdict("他说她昨天在图书馆看了三本关于海洋的书") == "whole"
 
 
