@@ -226,7 +226,7 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
     monkeypatch.setattr(load, "load_datasets", lambda path: datasets)
     monkeypatch.setattr(load, "load_languages", lambda path: languages)
     places.sort(key=str)
-    refused, until = 0, time.monotonic() + 6
+    refused, until = 0, time.process_time() + 6  # of a busy machine too
     for _ in range(200):
         shown, place = chance.choice(places)
         change[shown] = replaced(contents[shown], place, chance.choice(SPELLINGS))
@@ -238,7 +238,7 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
             assert place[0] in str(error) or kind_of(shown) in str(error), f"{shown}, {place}: {error}"
             refused += 1
         change.clear()
-        if time.monotonic() > until:
+        if time.process_time() > until:
             break
     assert refused > 10
 
