@@ -22,13 +22,14 @@ import ready
 from billing import jobs
 from billing import pricing as billing
 from billing.machines import MACHINES, Rate, choose_rate, load_machines
-from billing.memory import activation_bytes, advice, memory_bytes, rows_that_fit, size_of, state_bytes
+from billing.memory import activation_bytes, advice, entering_bytes, memory_bytes, rows_that_fit, size_of, state_bytes
 from billing.sample import estimate_training, heads_of, made_up, run_config
 from common.errors import UserError
 from common.identity import content_hash, run_hash
 from engine import by_hand, checkpoint, cost
 from engine.config import load_run
 from engine.model import Block, CrossAttention
+from engine.recomputing import recompute_parts
 from engine.shape import ModelConfig
 from engine.shards import open_shard, read_manifest
 from mixes import MIXES, write
@@ -188,6 +189,24 @@ def test_activations_are_those_that_autograd_keeps(precision, cross, dropout, mo
     assert activation_bytes(config, precision, cross, mask) == pytest.approx(measured, rel=0.05)
 
 
+@pytest.mark.parametrize("cross", [False, True])
+def test_recomputed_parts_keep_what_enters_them(cross):
+    """What is allocated on the way forward and not freed: what enters each part but the first, and what leaves the
+    last, which enters the next block."""
+    config = ModelConfig(1, 128, 4, 512, 130, 100, dropout=0.1, attention_dropout=0.1)
+    B, T = 4, 64
+    block, reads = Block(config).train(), CrossAttention(config).train()
+    recompute_parts(torch.nn.ModuleList([block, reads]))
+    x, memory = (torch.randn(B, T, config.width, requires_grad=True) for _ in range(2))
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, profile_memory=True) as seen:
+        out = block.self_attend(x, None)
+        out = block.feed_forward(reads(out, memory, None) if cross else out)
+    kept = sum(event.self_cpu_memory_usage for event in seen.key_averages()) / (B * T)
+    assert out.requires_grad and kept == pytest.approx(entering_bytes(config, cross), rel=0.05)
+    assert kept < activation_bytes(config, "fp32", cross) / 5
+
+
 def test_what_does_not_fit_gets_rows_that_do(paper):
     values = resolve_run(paper, "xlm-r-large")
     run, size = run_config(values, 250002), size_of(values, 250002)
@@ -197,6 +216,9 @@ def test_what_does_not_fit_gets_rows_that_do(paper):
     assert memory_bytes(run, size, 64, rows) <= room < memory_bytes(run, size, 64, rows + 1)
     assert f"device_rows: {rows} " in advice(run, size, 64, room)
     assert "parallel: shard" in advice(run, size, 64, 10.5e9)
+    many = dataclasses.replace(run, batch=dataclasses.replace(run.batch, rows=1 << 20, device_rows=1 << 14))
+    again = dataclasses.replace(many, activations="recompute")
+    assert rows_that_fit(again, size, 64, 80e9) > 2.5 * rows_that_fit(many, size, 64, 80e9)
     assert "even one row" in advice(run, size, 64, 1e9)
 
 

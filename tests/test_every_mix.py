@@ -132,6 +132,19 @@ def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):
     assert all(torch.equal(cut[weight], whole[weight]) for weight in whole)
 
 
+@pytest.mark.parametrize("name", MIXES)
+def test_recomputed_activations_change_no_bit(corpus, tmp_path, name):
+    """Dropout too is the same as the first time."""
+    mix = MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1, "attention_dropout": 0.1}}
+    kept_log, kept = train(corpus, tmp_path / "kept", mix)
+    again_log, again = train(corpus, tmp_path / "again", mix, activations="recompute")
+    assert again_log == kept_log
+    assert all(torch.equal(again[weight], kept[weight]) for weight in kept)
+
+
+RECOMPUTED = ("veco", "xlm-e", "ernie-m")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["replicate", "shard"])
 def test_two_processes_equal_one(corpus, tmp_path, parallel):
@@ -140,6 +153,9 @@ def test_two_processes_equal_one(corpus, tmp_path, parallel):
     for name, mix in MIXES.items():
         write(tmp_path / "two" / name, mix, parallel=parallel)
         calls.append(command(corpus, tmp_path / "two" / name, "--world-size", "2")[1:])
+    for name in RECOMPUTED:  # inside what is cut, or beside gradients that are summed
+        write(tmp_path / "again" / name, MIXES[name], parallel=parallel, activations="recompute")
+        calls.append(command(corpus, tmp_path / "again" / name, "--world-size", "2")[1:])
     script = tmp_path / "all.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
@@ -152,4 +168,7 @@ def test_two_processes_equal_one(corpus, tmp_path, parallel):
     done = subprocess.run(launcher, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     for name, mix in MIXES.items():
-        assert not differences(train(corpus, tmp_path / "one" / name, mix)[0], log(tmp_path / "two" / name)), name
+        alone = train(corpus, tmp_path / "one" / name, mix)[0]
+        assert not differences(alone, log(tmp_path / "two" / name)), name
+        if name in RECOMPUTED:
+            assert not differences(alone, log(tmp_path / "again" / name)), name

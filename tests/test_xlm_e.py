@@ -348,7 +348,7 @@ def test_the_public_codes_form_is_the_printed_one_with_u_turned(double):  # noqa
 def test_equal_queries_see_a_toeplitz_bias(double):  # noqa: F811
     torch.manual_seed(0)
     table, gate, x = DistanceTable(CONFIG_BIASED), gate_of(), torch.randn(1, 7, 16)
-    dense = table(torch.arange(7)[None]).dense_BHTT
+    dense = table(torch.arange(7)[None]).as_matrix().dense_BHTT
     for query, toeplitz in ((torch.randn(1, 2, 1, 8).expand(1, 2, 7, 8), True), (torch.randn(1, 2, 7, 8), False)):
         bias = dense * gate(query, x)[..., None]
         assert torch.equal(bias[..., 1:, 1:], bias[..., :-1, :-1]) == toeplitz
@@ -358,7 +358,7 @@ def test_the_bias_depends_on_key_minus_query(double):  # noqa: F811
     torch.manual_seed(0)
     table = DistanceTable(CONFIG_BIASED)
     positions = torch.tensor([[2, 3, 4, 2, 3, 300]])
-    dense = table(positions).dense_BHTT
+    dense = table(positions).as_matrix().dense_BHTT
     buckets = distance_buckets(32, 128)
     for q, k in np.ndindex(6, 6):
         distance = int(positions[0, k] - positions[0, q])
@@ -404,7 +404,7 @@ def biased_attention(mask, seed: int = 0) -> list[Tensor]:
     qkv = torch.randn(3, 2, 2, 24, 8, requires_grad=True)
     q, k, v = qkv
     table, gate = DistanceTable(CONFIG_BIASED), gate_of()
-    bias, gates = table(places(2, 24).position), gate(q, torch.randn(2, 24, 16))
+    bias, gates = table(places(2, 24).position).as_matrix(), gate(q, torch.randn(2, 24, 16))
     mixed = attend(q, k, v, mask, 0.0, bias, gates)
     real = places(2, 24).document >= 0
     mixed = mixed.transpose(1, 2)[real]

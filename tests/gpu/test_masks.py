@@ -52,7 +52,7 @@ def result(device: torch.device, dtype: torch.dtype, mask: Mask, biased: bool, f
     weights = torch.randn(B, H, T, K).to(device, dtype)
     inputs, given = [q, k, v], {}
     if biased:
-        given = {"bias": table(fields.position), "gate_BHT": gate(q, torch.empty(B, T, H * K))}
+        given = {"bias": table(fields.position).as_matrix(), "gate_BHT": gate(q, torch.empty(B, T, H * K))}
         inputs += [table.table.weight, gate.u_v, gate.w]
     mixed = attend(q, k, v, mask, **given)
     real = (fields.document >= 0)[:, None, :, None]

@@ -40,6 +40,7 @@ from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.optim import AdamW, clip_gradients, learning_rate, parameter_groups
 from engine.randomness import stable_hash
+from engine.recomputing import recompute_parts
 from engine.shards import verify_shards
 from engine.tokenizer import load_tokenizer
 from training.assembly import (
@@ -275,10 +276,13 @@ def start_model(
     if run.model.admin and run.schedule.steps and not trained:  # also before resuming, which overwrites them
         mixture = build_mixture(run, run.objectives[0], sources, arguments.seed, vocabulary)
         set_residuals(model, functools.partial(pass_once, model, run, mixture, ranks), ranks)
-    if run.parallel == "shard" and ranks.world_size > 1:
-        shard(model, run, ranks)
-    elif wanted(arguments, "compile", ranks):
+    sharded = run.parallel == "shard" and ranks.world_size > 1
+    if wanted(arguments, "compile", ranks) and not sharded:
         compile_parts(model)
+    if run.activations == "recompute":
+        recompute_parts(model)
+    if sharded:
+        shard(model, run, ranks)
     return model, frozen
 
 

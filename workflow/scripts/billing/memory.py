@@ -94,6 +94,11 @@ def activation_bytes(model: ModelConfig, precision: str, cross: bool = False, ma
     return kept + (own * 6 * h + 4 * h + 4 * (model.heads + 2) + dropped if cross else 0)
 
 
+def entering_bytes(model: ModelConfig, cross: bool = False) -> float:
+    """What one token leaves of a block that is computed again: what enters its halves, and cross-attention."""
+    return 4 * model.width * (3 if cross else 2)
+
+
 def memory_bytes(run: RunConfig, size: Size, devices: int, device_rows: int | None = None) -> float:
     """At the peak of a step: states, the activations of the costliest objective's trained passes, logits of a chunk."""
     rows = device_rows or run.batch.device_rows
@@ -105,9 +110,12 @@ def memory_bytes(run: RunConfig, size: Size, devices: int, device_rows: int | No
         own = 0.0
         for one in cost.passes(run, objective, seen):
             if one.trained:
-                own += one.tokens * one.layers * activation_bytes(run.model, run.precision, one.cross)
+                whole = activation_bytes(run.model, run.precision, one.cross) + dense_scores(run.model, objective, run)
+                if run.activations == "recompute":  # at the peak, one block is whole again
+                    own += one.tokens * (one.layers * entering_bytes(run.model, one.cross) + whole)
+                else:
+                    own += one.tokens * one.layers * whole
                 own += one.tokens * 4 * run.model.width * 3  # embeddings, their LayerNorm, the last states
-                own += one.tokens * one.layers * dense_scores(run.model, objective, run)
         logits = (
             min(CHUNK, seen.predictions) * run.model.vocabulary * (4 * 3 + (2 * 2 if run.precision == "bf16" else 0))
         )
@@ -132,12 +140,18 @@ def rows_that_fit(run: RunConfig, size: Size, devices: int, memory: float) -> in
     return low
 
 
+CHANGES: tuple[dict[str, str], ...] = ({}, {"parallel": "shard"}, {"activations": "recompute"})
+CHANGES += ({"parallel": "shard", "activations": "recompute"},)
+
+
 def advice(run: RunConfig, size: Size, devices: int, room: float) -> str:
-    """What to change of a run that does not fit."""
-    if rows := rows_that_fit(run, size, devices, room):
-        return f"batch.device_rows: {rows} (now {run.batch.device_rows}) in config/runs/{run.name}.yaml or the scale"
-    if run.parallel != "shard" and devices > 1:
-        cut = dataclasses.replace(run, parallel="shard")
-        if rows := rows_that_fit(cut, size, devices, room):
-            return f"parallel: shard, and batch.device_rows: {min(rows, run.batch.device_rows)}"
+    """What to change of a run that does not fit: the first of these that lets a row in."""
+    for changes in CHANGES:
+        if "parallel" in changes and devices == 1:
+            continue
+        if rows := rows_that_fit(dataclasses.replace(run, **changes), size, devices, room):
+            words = [f"{key}: {value}" for key, value in changes.items() if getattr(run, key) != value]
+            rows = min(rows, run.batch.device_rows)
+            place = f"config/runs/{run.name}.yaml or the scale"
+            return ", ".join([*words, f"batch.device_rows: {rows} (now {run.batch.device_rows}) in {place}"])
     return "more memory a device: even one row does not fit"

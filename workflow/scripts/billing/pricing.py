@@ -181,10 +181,10 @@ class Pricing:
         """The devices that compute: GPUs, or one process."""
         return max(1, self.gpus(job))
 
-    def time(self, found: Bill, precision: str = "fp32", blocks: float = 0.0) -> None:
+    def time(self, found: Bill, precision: str = "fp32", blocks: float = 0.0, again: float = 0.0) -> None:
         """Seconds: of a training by its FLOPs; of others as jobs of their kind took at this scale, else by FLOPs, else
         nothing but starting. `blocks` are the trained ones, each as often as there are steps: small steps take a GPU
-        longer than their FLOPs."""
+        longer than their FLOPs. `again` is the share of the FLOPs that is computed twice."""
         job = found.job
         found.precision = precision if found.flops else ""
         start = self.assumed["start"]["gpu" if found.devices else "cpu"]
@@ -199,7 +199,7 @@ class Pricing:
             per_core = (
                 self.machines["machines"][self.rate.machine]["device"] == "cpu" and "measured" not in self.rate.source
             )
-            computing = found.flops / (rate * (job.threads if per_core else self.processes(job)))
+            computing = (1 + again) * found.flops / (rate * (job.threads if per_core else self.processes(job)))
             least = self.assumed["step"] * blocks if found.devices else 0.0
             if least > computing:
                 computing = least
@@ -265,7 +265,8 @@ class Pricing:
         found.memory, found.room = memory_bytes(run, size, devices), self.room(job)
         if found.memory > found.room:
             found.advice = advice(run, size, devices, found.room)
-        self.time(found, run.precision)
+        again = 1 / 3 if run.activations == "recompute" else 0.0  # one forward pass of three
+        self.time(found, run.precision, again=again)
 
     def room(self, job: Job) -> float:
         """Bytes of a device: of a GPU, or what the scale gives a job on a CPU."""

@@ -20,7 +20,8 @@ def content_hash(value: Any) -> str:
     return digest(value)[:16]
 
 
-NO_PART_OF_WEIGHTS = ("name", "paper", "finetune_recipe")  # of a resolved run: its names, and what happens afterwards
+# Of a resolved run: its names, what happens afterwards, and what changes no bit (tests/test_every_mix.py).
+NO_PART_OF_WEIGHTS = ("name", "paper", "finetune_recipe", "activations")
 
 
 def run_hash(resolved: dict) -> str:

@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -38,16 +38,18 @@ class DistanceBias:
 
     by_distance_MH: Tensor  # of the distances -max_distance ... max_distance
     positions_BT: Tensor
+    dense_BHTT: Tensor | None = None  # of key position - query position; made once for all layers that share the table
 
     def index(self, distance: Tensor) -> Tensor:
         limit = len(self.by_distance_MH) // 2
         return distance.clamp(-limit, limit) + limit
 
-    @cached_property
-    def dense_BHTT(self) -> Tensor:
-        """Of key position - query position; made once for all layers that share the table."""
+    def as_matrix(self) -> "DistanceBias":
+        """A field and no property that keeps itself: sharding hands layers a copy, and what is computed again must not
+        find what it made the first time."""
         distance_BTT = self.positions_BT[:, None, :] - self.positions_BT[:, :, None]
-        return F.embedding(self.index(distance_BTT), self.by_distance_MH).permute(0, 3, 1, 2).contiguous()
+        dense_BHTT = F.embedding(self.index(distance_BTT), self.by_distance_MH).permute(0, 3, 1, 2).contiguous()
+        return DistanceBias(self.by_distance_MH, self.positions_BT, dense_BHTT)
 
 
 @cache
@@ -97,8 +99,7 @@ def distance_biases(
     and before the layers, which may be compiled."""
     biases = [table(positions_BT) for table in tables] or [None]
     if not isinstance(mask, BlockMask):
-        for bias in filter(None, biases):
-            _ = bias.dense_BHTT
+        biases = [bias.as_matrix() if bias else None for bias in biases]
     return biases * layers if len(biases) == 1 else biases
 
 

@@ -132,6 +132,7 @@ class RunConfig:
     precision: str = "fp32"
     normalisation: str = "objective"  # a mean of each objective, or joint: their sums over one common count
     parallel: str = "replicate"  # shard: blocks and their optimiser state are cut over the devices (FSDP2)
+    activations: str = "keep"  # recompute: blocks again on the way back, to keep less of them
     numerics: int = 1  # raised by hand when the engine's results change on purpose
     kind: str = "pretrain"
     finetune_recipe: str | None = None  # for the evaluation jobs; the engine does not read it
@@ -158,6 +159,7 @@ def load_run(path: Path) -> RunConfig:
     for key, value, known in (
         ("precision", run.precision, ("fp32", "bf16")),
         ("parallel", run.parallel, ("replicate", "shard")),
+        ("activations", run.activations, ("keep", "recompute")),
         ("normalisation", run.normalisation, ("objective", "joint")),
     ):
         if value not in known:
