@@ -3,8 +3,9 @@
 Each script of the workflow that is started reads torch first, 1.7 seconds of a core, and Snakemake its own modules.
 Here one process reads them, and for every call of `python script ...` or `python -m snakemake ...` it forks one that
 goes on with that script: its own file and all of this repository's modules are read as ever, from the tree that is
-asked. `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its
-start (more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
+asked. Of the configuration what the repository holds too is not parsed and checked again (remembered.py).
+`commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its start
+(more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
 """
 
 import array
@@ -12,6 +13,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -26,8 +28,13 @@ import types
 from functools import cache
 from pathlib import Path
 
+from remembered import read_the_configuration, remember_the_configuration
+
 LIBRARIES = ("torch", "torch._dynamo", "torch.distributed.tensor", "numpy", "zstandard", "yaml", "matplotlib.pyplot")
-LIBRARIES += ("snakemake.cli", "jsonschema")
+LIBRARIES += ("torch.nn.attention.flex_attention", "numpy.ctypeslib", "safetensors.torch", "sentencepiece", "fasttext")
+LIBRARIES += ("matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "lxml.etree", "jsonschema")
+LIBRARIES += ("snakemake.cli", "snakemake.report.html_reporter", "snakemake.storage", "snakemake.profiles", "yte")
+LIBRARIES += ("requests", "smart_open", "argparse_dataclass", "platformdirs")
 # Read once, by Python or a library.
 AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
 AT_START += ("LC_", "TZ")
@@ -155,10 +162,23 @@ def serve(listener: socket.socket) -> list[str]:
                 os.kill(pid, told[0] if told else signal.SIGKILL)
 
 
+def draw() -> None:
+    """A first figure reads half of what draws, and looks for the fonts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.add_subplot().set_title("a")
+    for form in ("png", "pdf"):
+        figure.savefig(io.BytesIO(), format=form)
+
+
 def main() -> None:
     folder, started = Path(sys.argv[1]), at_start(dict(os.environ))
     for name in LIBRARIES:
         importlib.import_module(name)
+    draw()
+    remember_the_configuration()
+    read_the_configuration()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
     listener.listen(64)
