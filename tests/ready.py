@@ -3,7 +3,8 @@
 Each script of the workflow that is started reads torch first, 1.7 seconds of a core, and Snakemake its own modules.
 Here one process reads them, and for every call of `python script ...` or `python -m snakemake ...` it forks one that
 goes on with that script: its own file and all of this repository's modules are read as ever, from the tree that is
-asked. Of the configuration what the repository holds too is not parsed and checked again (remembered.py).
+asked. What the repository holds too is not compiled, and of its configuration not parsed and checked, again
+(remembered.py).
 `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its start
 (more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
 """
@@ -28,7 +29,7 @@ import types
 from functools import cache
 from pathlib import Path
 
-from remembered import read_the_configuration, remember_the_configuration
+from remembered import code_of, compile_the_scripts, read_the_configuration, remember_the_configuration
 
 LIBRARIES = ("torch", "torch._dynamo", "torch.distributed.tensor", "numpy", "zstandard", "yaml", "matplotlib.pyplot")
 LIBRARIES += ("torch.nn.attention.flex_attention", "numpy.ctypeslib", "safetensors.torch", "sentencepiece", "fasttext")
@@ -179,6 +180,7 @@ def main() -> None:
     draw()
     remember_the_configuration()
     read_the_configuration()
+    compile_the_scripts()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
     listener.listen(64)
@@ -222,11 +224,11 @@ def go_on(words: list[str]) -> None:
         return
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if words[0] == "-c":
-        sys.argv, sys.path[0], code = ["-c", *words[2:]], "", words[1]
+        sys.argv, sys.path[0], code = ["-c", *words[2:]], "", words[1].encode()
     else:
         sys.argv, sys.path[0], code = words, str(Path(words[0]).resolve().parent), Path(words[0]).read_bytes()
         module.__file__ = words[0]
-    exec(compile(code, words[0], "exec"), module.__dict__)
+    exec(code_of(code, words[0]), module.__dict__)
 
 
 if __name__ == "__main__":

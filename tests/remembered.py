@@ -1,20 +1,27 @@
-"""A file of config/ that was read and found right is not read and checked again while its text and its schema are the
-same: of some 270 files a test changes one. What is wrong is looked at, and said, each time."""
+"""What is read once: of the configuration, and of the code where Python may not keep it in files.
 
+A file of config/ that was read and found right is not read and checked again while its text and its schema are the
+same: of some 270 files a test changes one. What is wrong is looked at, and said, each time. A module that was compiled
+is not compiled again for another tree that has the same text.
+"""
+
+import _imp
 import contextlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
+import marshal
 import pickle
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "workflow/scripts"
 
 parsed: dict[tuple[str, str], bytes] = {}
 right: set[tuple] = set()
+compiled: dict[bytes, bytes] = {}
 
 
 def remember_what_is_read(yamlfiles: ModuleType) -> None:
@@ -74,6 +81,23 @@ def source_of(name: str) -> bytes:
 
 def remember_the_configuration() -> None:
     sys.meta_path.insert(0, Remembering())
+
+
+def code_of(source: bytes, path: str) -> CodeType:
+    if source not in compiled:
+        return compile(source, path, "exec", dont_inherit=True)
+    code = marshal.loads(compiled[source])
+    _imp._fix_co_filename(code, path)  # as Python does with a .pyc of another place
+    return code
+
+
+def compile_the_scripts() -> None:
+    """All of workflow/scripts, so that a fork of this process has their code."""
+    for path in sorted(SCRIPTS.rglob("*.py")):
+        with contextlib.suppress(SyntaxError):  # which who imports it will be told
+            code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+            compiled[path.read_bytes()] = marshal.dumps(code)
+    SourceFileLoader.source_to_code = lambda loader, source, path: code_of(bytes(source), path)
 
 
 def read_the_configuration() -> None:
