@@ -6,7 +6,7 @@ goes on with that script: its own file and all of this repository's modules are 
 asked. What the repository holds too is not compiled, and of its configuration not parsed and checked, again
 (remembered.py).
 `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its start
-(more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
+(more threads) gets an ordinary process, as does every other module; `commands` makes one for such an environment too.
 """
 
 import array
@@ -76,14 +76,12 @@ def at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 @cache
-def commands(hash_seed: str | None = None) -> Path:
-    """A folder with `python`; the process behind it lives until this one ends."""
+def commands(**own: str) -> Path:
+    """A folder with `python`; the process behind it lives until this one ends. `own`: what it reads at its start."""
     if not hasattr(os, "pidfd_open"):  # not Linux
         return Path(sys.executable).parent
     folder = Path(tempfile.mkdtemp(prefix="ready-"))
-    environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1"} | (
-        {"PYTHONHASHSEED": hash_seed} if hash_seed else {}
-    )
+    environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1", **own}
     server = subprocess.Popen(
         [sys.executable, __file__, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -177,7 +175,8 @@ def draw() -> None:
 def main() -> None:
     folder, started = Path(sys.argv[1]), at_start(dict(os.environ))
     for name in LIBRARIES:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):  # who needs it says so
+            importlib.import_module(name)
     draw()
     remember_the_configuration()
     read_the_configuration()
