@@ -1,6 +1,5 @@
 import fcntl
 import os
-import pickle
 import random
 import sys
 from collections import defaultdict
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from remembered import remember_the_configuration
 from trees import copy_tree, snakemake
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -15,31 +15,6 @@ sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: tests run beside each other, one on each core
 
 pytest_plugins = ("progress", "pytester")
-
-
-def remember_the_configuration() -> None:
-    """A file that was read and found right is not read and checked again while its text and its schema are the same:
-    of some 270 files a test changes one. What is wrong is looked at, and said, each time."""
-    from common import yamlfiles
-    from plan.schemas import Schemas
-
-    parse, check = yamlfiles.parse_yaml, Schemas.check
-    parsed: dict[tuple[str, str], bytes] = {}
-    right: set[tuple] = set()
-
-    def parse_yaml(text: str, shown: str) -> object:
-        if (text, shown) not in parsed:
-            parsed[text, shown] = pickle.dumps(parse(text, shown))
-        return pickle.loads(parsed[text, shown])
-
-    def check_once(self: Schemas, value: object, kind: str, shown: str, partial: bool = False) -> None:
-        path = self.folder / f"{kind}.schema.json"
-        known = (path.read_bytes(), kind, partial, pickle.dumps(value)) if path.is_file() else None
-        if known not in right:
-            check(self, value, kind, shown, partial)
-            right.update([known] if known else [])
-
-    yamlfiles.parse_yaml, Schemas.check = parse_yaml, check_once
 
 
 remember_the_configuration()

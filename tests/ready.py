@@ -3,8 +3,10 @@
 Each script of the workflow that is started reads torch first, 1.7 seconds of a core, and Snakemake its own modules.
 Here one process reads them, and for every call of `python script ...` or `python -m snakemake ...` it forks one that
 goes on with that script: its own file and all of this repository's modules are read as ever, from the tree that is
-asked. `commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its
-start (more threads) gets an ordinary process, as does every other module; another hash seed has a process of its own.
+asked. What the repository holds too is not compiled, and of its configuration not parsed and checked, again
+(remembered.py).
+`commands()` is a folder to put first on PATH. Who asks for an environment that Python or a library reads at its start
+(more threads) gets an ordinary process, as does every other module; `commands` makes one for such an environment too.
 """
 
 import array
@@ -12,6 +14,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -23,11 +26,17 @@ import sys
 import tempfile
 import threading
 import types
+import weakref
 from functools import cache
 from pathlib import Path
 
+from remembered import code_of, compile_the_scripts, read_the_configuration, remember_the_configuration
+
 LIBRARIES = ("torch", "torch._dynamo", "torch.distributed.tensor", "numpy", "zstandard", "yaml", "matplotlib.pyplot")
-LIBRARIES += ("snakemake.cli", "jsonschema")
+LIBRARIES += ("torch.nn.attention.flex_attention", "numpy.ctypeslib", "safetensors.torch", "sentencepiece", "fasttext")
+LIBRARIES += ("matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "lxml.etree", "jsonschema")
+LIBRARIES += ("snakemake.cli", "snakemake.report.html_reporter", "snakemake.storage", "snakemake.profiles", "yte")
+LIBRARIES += ("requests", "smart_open", "argparse_dataclass", "platformdirs")
 # Read once, by Python or a library.
 AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
 AT_START += ("LC_", "TZ")
@@ -67,14 +76,12 @@ def at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 @cache
-def commands(hash_seed: str | None = None) -> Path:
-    """A folder with `python`; the process behind it lives until this one ends."""
+def commands(**own: str) -> Path:
+    """A folder with `python`; the process behind it lives until this one ends. `own`: what it reads at its start."""
     if not hasattr(os, "pidfd_open"):  # not Linux
         return Path(sys.executable).parent
     folder = Path(tempfile.mkdtemp(prefix="ready-"))
-    environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1"} | (
-        {"PYTHONHASHSEED": hash_seed} if hash_seed else {}
-    )
+    environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1", **own}
     server = subprocess.Popen(
         [sys.executable, __file__, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -155,10 +162,25 @@ def serve(listener: socket.socket) -> list[str]:
                 os.kill(pid, told[0] if told else signal.SIGKILL)
 
 
+def draw() -> None:
+    """A first figure reads half of what draws, and looks for the fonts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.add_subplot().set_title("a")
+    for form in ("png", "pdf"):
+        figure.savefig(io.BytesIO(), format=form)
+
+
 def main() -> None:
     folder, started = Path(sys.argv[1]), at_start(dict(os.environ))
     for name in LIBRARIES:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):  # who needs it says so
+            importlib.import_module(name)
+    draw()
+    remember_the_configuration()
+    read_the_configuration()
+    compile_the_scripts()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
     listener.listen(64)
@@ -169,6 +191,10 @@ def main() -> None:
     (folder / "python").chmod(0o755)
     gc.collect()
     gc.freeze()
+    for finalizer in weakref.finalize._registry:
+        finalizer.atexit = (
+            False  # what libraries take apart at the end: half of the time of a process that does nothing
+        )
     print("ready", flush=True)
     status = 0
     words = serve(listener)
@@ -202,11 +228,11 @@ def go_on(words: list[str]) -> None:
         return
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if words[0] == "-c":
-        sys.argv, sys.path[0], code = ["-c", *words[2:]], "", words[1]
+        sys.argv, sys.path[0], code = ["-c", *words[2:]], "", words[1].encode()
     else:
         sys.argv, sys.path[0], code = words, str(Path(words[0]).resolve().parent), Path(words[0]).read_bytes()
         module.__file__ = words[0]
-    exec(compile(code, words[0], "exec"), module.__dict__)
+    exec(code_of(code, words[0]), module.__dict__)
 
 
 if __name__ == "__main__":

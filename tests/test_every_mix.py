@@ -132,6 +132,7 @@ def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):
     assert all(torch.equal(cut[weight], whole[weight]) for weight in whole)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MIXES)
 def test_recomputed_activations_change_no_bit(corpus, tmp_path, name):
     """Dropout too is the same as the first time."""
@@ -145,18 +146,22 @@ def test_recomputed_activations_change_no_bit(corpus, tmp_path, name):
 RECOMPUTED = ("veco", "xlm-e", "ernie-m")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["replicate", "shard"])
-def test_two_processes_equal_one(corpus, tmp_path, parallel):
-    """All mixes in one start of two processes: starting is what takes the time."""
+PARALLEL = ("replicate", "shard")
+
+
+@pytest.fixture(scope="module")
+def two(corpus, tmp_path_factory) -> Path:
+    """All mixes, both ways, in one start of two processes: starting is what takes the time."""
+    folder = tmp_path_factory.mktemp("two")
     calls = []
-    for name, mix in MIXES.items():
-        write(tmp_path / "two" / name, mix, parallel=parallel)
-        calls.append(command(corpus, tmp_path / "two" / name, "--world-size", "2")[1:])
-    for name in RECOMPUTED:  # inside what is cut, or beside gradients that are summed
-        write(tmp_path / "again" / name, MIXES[name], parallel=parallel, activations="recompute")
-        calls.append(command(corpus, tmp_path / "again" / name, "--world-size", "2")[1:])
-    script = tmp_path / "all.py"
+    for parallel in PARALLEL:
+        for name, mix in MIXES.items():
+            write(folder / parallel / name, mix, parallel=parallel)
+            calls.append(command(corpus, folder / parallel / name, "--world-size", "2")[1:])
+        for name in RECOMPUTED:  # inside what is cut, or beside gradients that are summed
+            write(folder / "again" / parallel / name, MIXES[name], parallel=parallel, activations="recompute")
+            calls.append(command(corpus, folder / "again" / parallel / name, "--world-size", "2")[1:])
+    script = folder / "all.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
         "close, pretrain.Ranks.close = pretrain.Ranks.close, lambda ranks: None\n"  # the next run meets the same others
@@ -165,10 +170,21 @@ def test_two_processes_equal_one(corpus, tmp_path, parallel):
     )
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launcher, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(launcher, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
-    for name, mix in MIXES.items():
-        alone = train(corpus, tmp_path / "one" / name, mix)[0]
-        assert not differences(alone, log(tmp_path / "two" / name)), name
-        if name in RECOMPUTED:
-            assert not differences(alone, log(tmp_path / "again" / name)), name
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(corpus, tmp_path_factory) -> dict[str, list[dict]]:
+    folder = tmp_path_factory.mktemp("one")
+    return {name: train(corpus, folder / name, mix)[0] for name, mix in MIXES.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", PARALLEL)
+def test_two_processes_equal_one(one, two, parallel):
+    for name in MIXES:
+        assert not differences(one[name], log(two / parallel / name)), name
+    for name in RECOMPUTED:
+        assert not differences(one[name], log(two / "again" / parallel / name)), name

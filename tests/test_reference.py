@@ -193,32 +193,37 @@ def test_tables_from_the_reference_train_and_download_nothing(repository, tmp_pa
     assert {"make_table", "plot_figure", "make_document", "make_site"} <= jobs.keys() <= REPORT
 
 
+@pytest.fixture(scope="module")
+def document(repository, tmp_path_factory) -> Path:
+    """A tree with all tables and figures of the reference scores."""
+    tree = copy_tree(repository, tmp_path_factory.mktemp("document") / "tree")
+    snakemake(tree, "--cores", "2", "--config", "scores_from=reference")
+    return tree
+
+
+def products(tree: Path) -> dict[str, bytes]:
+    found = sorted([*tree.glob("results/tables/**/*"), *tree.glob("results/figures/**/*")])
+    return {str(path.relative_to(tree)): path.read_bytes() for path in found if path.is_file()}
+
+
 @pytest.mark.e2e
-def test_the_reference_makes_the_same_document_twice(repository, tmp_path, monkeypatch, request):
+def test_the_reference_makes_the_same_document_twice(document, repository, tmp_path, request):
     """And its page alone without torch. The second time a third of the tables and figures, drawn; all with --whole."""
-    found, without_torch = [], tmp_path / "without-torch"
+    first, tree, without_torch = products(document), copy_tree(repository, tmp_path / "other"), tmp_path / "none"
     (without_torch / "torch").mkdir(parents=True)
     (without_torch / "torch/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
-    for name in ("one", "other"):
-        tree = copy_tree(repository, tmp_path / name)
-        if name == "other":  # as `make demo` does, which installs no torch
-            monkeypatch.setenv("PYTHONPATH", str(without_torch))
-            snakemake(
-                tree, "--cores", "2", "--config", "scores_from=reference", "engine=false", "--", "results/index.html"
-            )
-            page = (tree / "results/index.html").read_text(encoding="utf-8")
-            assert "is left out here (engine: false)" in page and "veco/figure-01" not in page
-            monkeypatch.delenv("PYTHONPATH")
-        wanted = []
-        if name == "other" and not request.config.getoption("--whole"):
-            items = sorted(path for path in found[0] if re.fullmatch(r"results/\w+/[\w-]+/[\w-]+\.(tex|pdf)", path))
-            wanted = ["--", "results/tables/claims.tex", *random.Random(name).sample(items, len(items) // 3)]
-        snakemake(tree, "--cores", "2", "--config", "scores_from=reference", *wanted)
-        products = sorted([*tree.glob("results/tables/**/*"), *tree.glob("results/figures/**/*")])
-        found.append({str(path.relative_to(tree)): path.read_bytes() for path in products if path.is_file()})
-        shutil.rmtree(tree)
-    assert "results/tables/all.tex" in found[0] and len(found[1]) > (20 if wanted else len(found[0]) - 1)
-    assert [name for name in found[1] if found[0].get(name) != found[1][name]] == []
+    page = ("engine=false", "--", "results/index.html")  # as `make demo` does, which installs no torch
+    snakemake(tree, "--cores", "2", "--config", "scores_from=reference", *page, PYTHONPATH=str(without_torch))
+    said = (tree / "results/index.html").read_text(encoding="utf-8")
+    assert "is left out here (engine: false)" in said and "veco/figure-01" not in said
+    wanted = []
+    if not request.config.getoption("--whole"):
+        items = sorted(path for path in first if re.fullmatch(r"results/\w+/[\w-]+/[\w-]+\.(tex|pdf)", path))
+        wanted = ["--", "results/tables/claims.tex", *random.Random("other").sample(items, len(items) // 3)]
+    snakemake(tree, "--cores", "2", "--config", "scores_from=reference", *wanted)
+    second = products(tree)
+    assert "results/tables/all.tex" in first and len(second) > (20 if wanted else len(first) - 1)
+    assert [name for name in second if first.get(name) != second[name]] == []
 
 
 def test_the_readme_shows_what_the_reference_scores_make(repository):
@@ -231,10 +236,9 @@ def test_the_readme_shows_what_the_reference_scores_make(repository):
 
 
 @pytest.mark.e2e
-def test_what_we_learnt_quotes_the_claims_as_the_reference_scores_make_them(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path / "tree")
-    snakemake(tree, "--cores", "1", "--config", "scores_from=reference", "--", "results/tables/claims.md")
-    rows = [line.split(" | ") for line in (tree / "results/tables/claims.md").read_text(encoding="utf-8").splitlines()]
+def test_what_we_learnt_quotes_the_claims_as_the_reference_scores_make_them(repository, document):
+    claims = (document / "results/tables/claims.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in claims.splitlines()]
     of_mini = {row[0].strip("| `"): row[1].split("<br>") for row in rows if row[0].startswith("| `")}
     page = (repository / "docs/what-we-learnt.md").read_text(encoding="utf-8")
     quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", page, flags=re.MULTILINE)

@@ -25,12 +25,11 @@ def copy_tree(repository: Path, to: Path) -> Path:
 
 
 def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
-    """The rules call `python`: the one that runs the tests, with what it imports read before (ready.py)."""
-    folders = (
-        str(ready.commands(environment.get("PYTHONHASHSEED"))),
-        str(Path(sys.executable).parent),
-        os.environ["PATH"],
-    )
+    """The rules call `python`: the one that runs the tests, with what it imports read before (ready.py). To read it
+    in an environment of its own for one plan does not pay."""
+    start = {name: value for name, value in environment.items() if name in ("PYTHONHASHSEED", "PYTHONPATH")}
+    once = start and "--dry-run" in arguments
+    folders = (*([] if once else [str(ready.commands(**start))]), str(Path(sys.executable).parent), os.environ["PATH"])
     # All of Snakemake's own words: those of the profile are tested in test_daily.py. The rest is the profile's.
     own = ["--workflow-profile", "none", "--scheduler", "greedy", "--max-jobs-per-timespan", "1000/5s"]
     done = subprocess.run(

@@ -9,7 +9,7 @@ import copy
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,8 @@ SHOWN = 60  # names in one message
 
 
 def check_known(word: str, known: Iterable[str], where: str, what: str) -> None:
-    known = list(known)
+    if not isinstance(known, Collection):
+        known = list(known)
     if word not in known:
         raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, known)}")
 

@@ -56,9 +56,14 @@ def _imported_files(path: Path, folder: Path) -> list[Path]:
             names |= {f"{package}.{member}" for member in _NAME.findall(members)}
         names |= set(_NAME.findall(plain))
     parts = [name.split(".") for name in names]
-    bases = {folder.joinpath(*own[:depth]) for own in parts for depth in range(1, len(own) + 1)}
-    candidates = [candidate for base in bases for candidate in (base.with_suffix(".py"), base / "__init__.py")]
-    return [candidate for candidate in candidates if candidate.is_file()]
+    bases = {"/".join(own[:depth]) for own in parts for depth in range(1, len(own) + 1)}
+    candidates = {candidate for base in bases for candidate in (f"{base}.py", f"{base}/__init__.py")}
+    return [folder / candidate for candidate in sorted(candidates & _modules(folder))]
+
+
+@cache
+def _modules(folder: Path) -> frozenset[str]:
+    return frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
 
 
 @cache

@@ -255,9 +255,9 @@ def trained_run(config: Config, name: str) -> str:
 
 
 def equal_runs(config: Config, name: str) -> Iterator[str]:
-    own = run_hash(resolve_run(config, name))
+    own = hash_of(config, name) or run_hash(resolve_run(config, name))  # which says why there is none
     depth = len(lineage(config, name))  # runs of equal content start equally far from scratch
-    same = (run for run in config.runs if len(lineage(config, run)) == depth)
+    same = (run for run in config.runs if config._hashes.get(run, own) == own and len(lineage(config, run)) == depth)
     return (run for run in same if hash_of(config, run) == own)
 
 
