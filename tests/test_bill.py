@@ -28,6 +28,7 @@ from common.errors import UserError
 from common.identity import content_hash, run_hash
 from engine import by_hand, checkpoint, cost
 from engine.config import load_run
+from engine.dist import LARGE
 from engine.model import Block, CrossAttention
 from engine.recomputing import recompute_parts
 from engine.shape import ModelConfig
@@ -152,7 +153,7 @@ def test_states_have_the_bytes_that_a_step_leaves(corpus, tmp_path, name):
     size = size_of(values, VOCABULARY)
     assert state_bytes(size, "replicate", 1) == expected
     assert size.all == sum(weight.numel() for weight in model.parameters())
-    flat = 4 * size.trained
+    flat = 4 * sum(w.numel() for w in model.parameters() if w.requires_grad and w.numel() < LARGE)
     assert state_bytes(size, "replicate", 8) == state_bytes(size, "replicate", 1) + flat
     cut = state_bytes(size, "shard", 8)
     blocks = [w for key, w in model.named_parameters() if ".blocks." in key or "cross_attention." in key]
@@ -210,7 +211,7 @@ def test_recomputed_parts_keep_what_enters_them(cross):
 def test_what_does_not_fit_gets_rows_that_do(paper):
     values = resolve_run(paper, "xlm-r-large")
     run, size = run_config(values, 250002), size_of(values, 250002)
-    room = 24e9
+    room = 20e9
     rows = rows_that_fit(run, size, 64, room)
     assert 0 < rows < run.batch.device_rows or memory_bytes(run, size, 64) <= room
     assert memory_bytes(run, size, 64, rows) <= room < memory_bytes(run, size, 64, rows + 1)

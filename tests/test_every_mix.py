@@ -143,34 +143,59 @@ def test_recomputed_activations_change_no_bit(corpus, tmp_path, name):
     assert all(torch.equal(again[weight], kept[weight]) for weight in kept)
 
 
-RECOMPUTED = ("veco", "xlm-e", "ernie-m")
-
-
+SOME = ("veco", "xlm-e", "ernie-m", "ppa")
 PARALLEL = ("replicate", "shard")
+OF_TWO = """
+import sys
+sys.path.insert(0, {scripts!r})
+import engine.dist
+import pretrain
+
+engine.dist.LARGE = 100  # some gradients by themselves, some in one message
+close, pretrain.Ranks.close = pretrain.Ranks.close, lambda ranks: None  # the next run meets the same others
+whole = pretrain.rate_of
+
+
+def cut(run, step):
+    if step == 11:
+        raise KeyboardInterrupt
+    return whole(run, step)
+
+
+for interrupted, sys.argv in {calls!r}:
+    if interrupted:
+        pretrain.rate_of = cut
+        try:
+            pretrain.main()
+        except KeyboardInterrupt:
+            pretrain.rate_of = whole
+        assert pretrain.rate_of is whole
+    assert pretrain.main() == 0
+close(pretrain.Ranks())
+"""
 
 
 @pytest.fixture(scope="module")
 def two(corpus, tmp_path_factory) -> Path:
-    """All mixes, both ways, in one start of two processes: starting is what takes the time."""
-    folder = tmp_path_factory.mktemp("two")
-    calls = []
+    """All mixes, both ways, in one start of two processes: starting is what takes the time. Of some also with blocks
+    that are computed again, inside what is cut or beside gradients that are summed, and interrupted."""
+    folder, calls = tmp_path_factory.mktemp("two"), []
+
+    def call(where: str, name: str, **changes: str) -> None:
+        write(folder / where / name, MIXES[name], **changes)
+        calls.append((where.startswith("cut"), command(corpus, folder / where / name, "--world-size", "2")[1:]))
+
     for parallel in PARALLEL:
-        for name, mix in MIXES.items():
-            write(folder / parallel / name, mix, parallel=parallel)
-            calls.append(command(corpus, folder / parallel / name, "--world-size", "2")[1:])
-        for name in RECOMPUTED:  # inside what is cut, or beside gradients that are summed
-            write(folder / "again" / parallel / name, MIXES[name], parallel=parallel, activations="recompute")
-            calls.append(command(corpus, folder / "again" / parallel / name, "--world-size", "2")[1:])
+        for name in MIXES:
+            call(parallel, name, parallel=parallel)
+        for name in SOME:
+            call(f"again/{parallel}", name, parallel=parallel, activations="recompute")
+            call(f"cut/{parallel}", name, parallel=parallel)
     script = folder / "all.py"
-    script.write_text(
-        f"import sys\nsys.path.insert(0, {str(Path(pretrain.__file__).parent)!r})\nimport pretrain\n"
-        "close, pretrain.Ranks.close = pretrain.Ranks.close, lambda ranks: None\n"  # the next run meets the same others
-        f"for sys.argv in {calls!r}:\n    assert pretrain.main() == 0\n"
-        "close(pretrain.Ranks())\n"
-    )
+    script.write_text(OF_TWO.format(scripts=str(Path(pretrain.__file__).parent), calls=calls))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launcher, capture_output=True, text=True, timeout=600, env=environment)
+    done = subprocess.run(launcher, capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return folder
 
@@ -186,5 +211,6 @@ def one(corpus, tmp_path_factory) -> dict[str, list[dict]]:
 def test_two_processes_equal_one(one, two, parallel):
     for name in MIXES:
         assert not differences(one[name], log(two / parallel / name)), name
-    for name in RECOMPUTED:
+    for name in SOME:
         assert not differences(one[name], log(two / "again" / parallel / name)), name
+        assert log(two / "cut" / parallel / name) == log(two / parallel / name), name

@@ -199,14 +199,15 @@ def shard(model: nn.Module, run: RunConfig, ranks: Ranks) -> None:
     shard_blocks(model, ranks)
 
 
-def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int) -> AdamW:
+def new_optimizer(model: nn.Module, run: RunConfig, frozen: set[str], step: int, ranks: Ranks | None = None) -> AdamW:
     """AdamW over what is trained from this step on."""
     train = run.schedule.first.train if in_first_phase(run, step) else None
     for name, weight in model.named_parameters():
         weight.requires_grad_(name not in frozen and (train is None or name.split(".")[0] in train))
         weight.grad = None
     groups = parameter_groups(model, run.optimizer.weight_decay)
-    return AdamW(groups, run.optimizer.peak_lr, run.optimizer.betas, run.optimizer.eps)
+    shared = ranks if run.parallel == "shard" and ranks and ranks.world_size > 1 else None
+    return AdamW(groups, run.optimizer.peak_lr, run.optimizer.betas, run.optimizer.eps, shared)
 
 
 def rate_of(run: RunConfig, step: int) -> float:
@@ -330,11 +331,11 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     saved = load_state(folder)
     agree_on_step(saved, ranks, folder)
     step, seconds_before, totals = 0, 0.0, {}
-    optimizer = new_optimizer(model, run, frozen, step + 1)
+    optimizer = new_optimizer(model, run, frozen, step + 1, ranks)
     print_plan(run, model, mixtures, ranks)
     if saved:
         step, seconds_before, totals = saved["step"], saved["seconds"], saved["totals"]
-        optimizer = new_optimizer(model, run, frozen, step)
+        optimizer = new_optimizer(model, run, frozen, step, ranks)
         load_whole_state(model, optimizer, saved)
         for mixture, state in zip(mixtures, saved["data"], strict=True):
             mixture.load_state(state)
@@ -351,7 +352,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     for given in steps:
         step = given.step
         if run.schedule.first and step == run.schedule.first.steps + 1:
-            optimizer = new_optimizer(model, run, frozen, step)
+            optimizer = new_optimizer(model, run, frozen, step, ranks)
         rate = rate_of(run, step)
         for group in optimizer.groups:
             group["lr"] = rate

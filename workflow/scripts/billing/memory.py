@@ -15,6 +15,7 @@ from billing.sample import run_config
 from engine import cost
 from engine.config import ObjectiveConfig, RunConfig
 from engine.cost import Seen
+from engine.dist import LARGE
 from engine.objectives import OBJECTIVES
 from engine.objectives.mlm import CHUNK
 from engine.shape import ModelConfig
@@ -30,6 +31,7 @@ class Size:
     trained: int
     kept: int  # in the final weights
     sharded: int  # of all, in blocks: what `parallel: shard` cuts over the devices
+    small: int  # of the trained, in weights whose gradients are summed in one message
     buffers: int
 
 
@@ -52,6 +54,7 @@ def _size_of(key: str, vocabulary: int, languages: int) -> Size:
         sum(number for name, number in count.items() if name not in frozen),
         sum(number for name, number in count.items() if not name.startswith(left_out)),
         sum(number for name, number in count.items() if re.search(r"(^|\.)(blocks|cross_attention)\.", name)),
+        sum(number for name, number in count.items() if name not in frozen and number < LARGE),
         sum(numbers(buffer) * buffer.element_size() for buffer in model.buffers()),
     )
 
@@ -75,13 +78,15 @@ def size_of(values: dict, vocabulary: int) -> Size:
 
 
 def state_bytes(size: Size, parallel: str, devices: int) -> float:
-    """Weights, gradients and both moments of AdamW in fp32, and on several devices the gradients as one message."""
+    """Weights, gradients and both moments of AdamW in fp32, and on several devices the small gradients once more, as
+    one message. Sharding cuts the blocks in all of it, and of the rest the moments."""
     share = 1 / devices if parallel == "shard" else 1.0
     cut = size.sharded if parallel == "shard" else 0
     whole, trained_whole = size.all - cut, max(0, size.trained - cut)
     trained_cut = min(cut, size.trained)
-    flat = 4 * trained_whole if devices > 1 else 0
-    return 4 * (whole + cut * share) + 12 * (trained_whole + trained_cut * share) + flat + size.buffers
+    flat = 4 * min(size.small, trained_whole) if devices > 1 else 0
+    weights_and_gradients = 4 * (whole + cut * share) + 4 * (trained_whole + trained_cut * share)
+    return weights_and_gradients + 8 * share * size.trained + flat + size.buffers
 
 
 def activation_bytes(model: ModelConfig, precision: str, cross: bool = False, mask: int = 1) -> float:

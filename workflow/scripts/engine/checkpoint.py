@@ -196,9 +196,8 @@ def whole_state(model: nn.Module, optimizer: AdamW | None = None) -> dict:
     """{model, optimizer} of all ranks, for rank 0 to save. Every rank must call it."""
     state = {"model": {name: whole(tensor) for name, tensor in model.state_dict().items()}}
     if optimizer:
-        moments = optimizer.state_dict()["state"]
-        held = {i: {key: whole(value) for key, value in own.items()} for i, own in moments.items()}
-        state["optimizer"] = {"state": held}
+        weights, held = optimizer.weights(), optimizer.state_dict()["state"]
+        state["optimizer"] = {"state": {i: optimizer.whole_state(weights[i]) for i in held}}
     return state
 
 
@@ -206,10 +205,7 @@ def load_whole_state(model: nn.Module, optimizer: AdamW, state: dict) -> None:
     own = model.state_dict()
     model.load_state_dict({name: cut_like(tensor, own[name]) for name, tensor in state["model"].items()})
     weights = optimizer.weights()
-    held = {
-        i: {key: value if key == "step" else cut_like(value, weights[i]) for key, value in moments.items()}
-        for i, moments in state["optimizer"]["state"].items()
-    }
+    held = {i: optimizer.cut_state(weights[i], own) for i, own in state["optimizer"]["state"].items()}
     optimizer.load_state_dict({"state": held})
 
 

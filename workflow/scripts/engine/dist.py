@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from common.errors import UserError
 from engine.model import Block, CrossAttention
 
+LARGE = 1 << 20  # numbers: so many are a message of their own, which needs no copy
 STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: run me again
 
 
@@ -52,18 +53,42 @@ class Ranks:
         return torch.cat([part[:size] for part, size in zip(everyone, sizes, strict=True)])
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Every loss was divided by its count over all ranks, so gradients add up; one flat message per step."""
+        """Every loss was divided by its count over all ranks, so gradients add up: large ones where they are, all
+        others in one flat message a step."""
         if self.world_size == 1:
             return
         trained = [p for p in model.parameters() if p.requires_grad and not is_cut(p)]
         used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
         parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
-        if not parameters:  # a phase that trains sharded modules alone
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
+            if parameter.numel() >= LARGE:
+                distributed.all_reduce(parameter.grad)
+        small = [parameter for parameter in parameters if parameter.numel() < LARGE]
+        if not small:  # a phase that trains sharded modules alone
             return
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
+        flat = torch.cat([parameter.grad.flatten() for parameter in small])
         distributed.all_reduce(flat)
-        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        for parameter, part in zip(small, flat.split([p.numel() for p in small]), strict=True):
             parameter.grad = part.view_as(parameter)
+
+    def slices(self, count: int) -> list[slice]:
+        """Of so many numbers, each rank's; the last ones may be shorter, or empty."""
+        size = -(-count // self.world_size)
+        return [slice(min(count, rank * size), min(count, (rank + 1) * size)) for rank in range(self.world_size)]
+
+    def exchange(self, flat: Tensor) -> None:
+        """Each rank's slice to all others."""
+        for rank, own in enumerate(self.slices(len(flat))):
+            if own.start < own.stop:
+                distributed.broadcast(flat[own], src=rank)
+
+    def join(self, own: Tensor, like: Tensor) -> Tensor:
+        """The whole of which each rank holds its slice, on the CPU of rank 0; every rank must call it."""
+        flat = torch.empty(like.numel(), dtype=own.dtype, device=own.device)
+        flat[self.slices(len(flat))[self.rank]] = own
+        self.exchange(flat)
+        return flat.view_as(like).cpu() if self.rank == 0 else flat.new_empty(0)
 
     def close(self) -> None:
         if self.world_size > 1:
@@ -71,7 +96,9 @@ class Ranks:
 
 
 # Sharding (FSDP2). Blocks are cut over the ranks; all else (the embeddings, which are also the output matrix, and what
-# the objectives bring) is whole on each. Losses are sums divided by global counts: gradients are summed, not averaged.
+# the objectives bring) is whole on each, but for the optimiser: of a whole matrix each rank keeps the moments of its
+# slice, updates that, and gets the others' (engine/optim.py). Losses are sums divided by global counts: gradients are
+# summed, not averaged.
 # torch.distributed.tensor and fsdp take 0.7 s to import, which a training that shards nothing need not wait for.
 
 

@@ -4,14 +4,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from engine.dist import Ranks, is_cut, local
+from engine.dist import Ranks, cut_like, is_cut, local, whole
 
 
 class AdamW:
     """The fused update of torch.optim.AdamW, bit for bit. That class imports torch's compiler before its first step,
     which takes a second: as long as all else that a short fine-tuning does before it."""
 
-    def __init__(self, groups: list[dict], lr: float, betas: tuple[float, float], eps: float):
+    def __init__(
+        self, groups: list[dict], lr: float, betas: tuple[float, float], eps: float, ranks: Ranks | None = None
+    ):
+        self.ranks = ranks  # over which the moments of whole matrices are cut
         self.groups = [{"lr": lr, **group} for group in groups]  # of each: params, weight_decay, lr
         self.betas, self.eps = betas, eps
         self.state: dict[nn.Parameter, dict[str, Tensor]] = {}  # of each weight that had a gradient
@@ -23,13 +26,24 @@ class AdamW:
         for weight in self.weights():
             weight.grad = None
 
+    def is_shared(self, weight: Tensor) -> bool:
+        whole_matrix = weight.dim() > 1 and not is_cut(weight)
+        return self.ranks is not None and whole_matrix and weight.numel() >= self.ranks.world_size
+
+    def own_part(self, weight: nn.Parameter, whole: Tensor) -> Tensor:
+        """Of a weight, or what belongs to it, what this rank updates."""
+        if not self.is_shared(weight):
+            return local(whole)
+        return whole.reshape(-1)[self.ranks.slices(whole.numel())[self.ranks.rank]]
+
     @torch.no_grad()
     def step(self) -> None:
         for group in self.groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             states = [self.state_of(weight) for weight in weights]
             adamw(
-                *([local(weight) for weight in weights], [local(weight.grad) for weight in weights]),
+                [self.own_part(weight, weight) for weight in weights],
+                [self.own_part(weight, weight.grad) for weight in weights],
                 *([local(state[key]) for state in states] for key in ("exp_avg", "exp_avg_sq")),
                 max_exp_avg_sqs=[],
                 state_steps=[state["step"] for state in states],
@@ -42,13 +56,31 @@ class AdamW:
                 eps=self.eps,
                 maximize=False,
             )
+            for weight in filter(self.is_shared, weights):
+                self.ranks.exchange(weight.view(-1))
 
     def state_of(self, weight: nn.Parameter) -> dict[str, Tensor]:
         if weight not in self.state:
             step = torch.zeros((), dtype=torch.float32, device=weight.device)
-            moments = {key: torch.zeros_like(weight, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+            own = self.own_part(weight, weight) if self.is_shared(weight) else weight
+            moments = {key: torch.zeros_like(own, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
             self.state[weight] = {"step": step, **moments}
         return self.state[weight]
+
+    def whole_state(self, weight: nn.Parameter) -> dict[str, Tensor]:
+        """What all ranks hold of a weight, for a checkpoint. Every rank must call it."""
+        step, *moments = self.state[weight].values()
+        joined = [self.ranks.join(one, weight) if self.is_shared(weight) else whole(one) for one in moments]
+        return dict(zip(self.state[weight], [step, *joined], strict=True))
+
+    def cut_state(self, weight: nn.Parameter, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What this rank holds of it."""
+        return {
+            key: value
+            if key == "step"
+            else (self.own_part(weight, value) if self.is_shared(weight) else cut_like(value, weight))
+            for key, value in saved.items()
+        }
 
     def state_dict(self) -> dict[str, dict[int, dict[str, Tensor]]]:
         """By the number of the weight, as torch.optim writes it."""
