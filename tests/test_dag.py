@@ -243,6 +243,12 @@ def test_an_edited_module_of_the_cleaner_plans_cleaning(tree):
     assert {"clean_mono", "clean_bitext"} <= planned(tree).keys()
 
 
+def test_an_edited_module_of_the_scorer_plans_scores(tree):
+    path = tree / "workflow/scripts/engine/metrics.py"
+    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    assert "score" in planned(tree)
+
+
 @pytest.mark.parametrize(
     "script", ["pretrain", "finetune", "finetune_retrieval", "predict", "download", "resolve_run", "plan/runs"]
 )
@@ -531,6 +537,19 @@ def test_every_rule_says_what_it_needs(repository):
         inputs = re.search(r"^    input:\n(.*?)^    \w+:", block, re.MULTILINE | re.DOTALL).group(1)
         for line in re.findall(r"^        (\S.*)$", inputs, re.MULTILINE):
             assert re.match(r"\w+=|unpack\(|\)", line), f"{name}: unnamed input {line}"
+
+
+# An edit of their code plans nothing: `numerics` of a run or `version` of a task says when results should change.
+CODE_IS_NO_INPUT = {"download", "resolve_run", "resolve_recipe", "resolve_translator", "plan_sampling_run"}
+CODE_IS_NO_INPUT |= {"plan_sampling_translator", "pretrain", "train_translator", "finetune", "finetune_retrieval"}
+CODE_IS_NO_INPUT |= {"predict", "fast_align", "translate", "validate_translator", "import_checkpoint"}
+
+
+def test_a_rule_depends_on_the_code_of_its_script(repository):
+    for name, block in rule_blocks(repository).items():
+        script = re.search(r"workflow/scripts/(\w+)\.py", block)
+        if script and name not in CODE_IS_NO_INPUT:
+            assert f'code=code("{script.group(1)}")' in block, f"{name} does not depend on what its script imports"
 
 
 def test_the_script_of_a_rule_has_its_name(repository):
