@@ -226,8 +226,11 @@ def test_the_reference_makes_the_same_document_twice(document, repository, tmp_p
     assert [name for name in second if first.get(name) != second[name]] == []
 
 
-@pytest.mark.parametrize(("scale", "table", "least"), [("mini", "methods", 10), ("real", "tasks-real", 4)])
-def test_the_readme_shows_what_the_reference_scores_make(repository, scale, table, least):
+@pytest.mark.parametrize(
+    ("scale", "table", "least", "page"),
+    [("mini", "methods", 10, "docs/what-we-learnt.md"), ("real", "tasks-real", 4, "README.md")],
+)
+def test_the_pages_show_what_the_reference_scores_make(repository, scale, table, least, page):
     """Without the runs that have no score yet."""
     context, specs, _ = load_context(
         repository / "config/config.yaml", scale, repository / f"reference/scores/{scale}", ["scores_from=reference"]
@@ -235,7 +238,7 @@ def test_the_readme_shows_what_the_reference_scores_make(repository, scale, tabl
     rendered = render_markdown(build(specs[f"parallax/{table}"], context))
     rows = [line for line in rendered.splitlines() if line.startswith("|")]
     shown = [line for line in rows if not re.fullmatch(r"\|[^|]+\|[^|]+(\| -- )+\|", line)]
-    assert len(shown) > least and "\n".join(shown) in (repository / "README.md").read_text(encoding="utf-8")
+    assert len(shown) > least and "\n".join(shown) in (repository / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.e2e
@@ -246,6 +249,14 @@ def test_what_we_learnt_quotes_the_claims_as_the_reference_scores_make_them(repo
     page = (repository / "docs/what-we-learnt.md").read_text(encoding="utf-8")
     quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", page, flags=re.MULTILINE)
     assert len(quotes) == page.count("> `") >= 10
+    counts = {row[0].strip("| "): row[1:] for row in rows if row[0].startswith("| mini")}
+    reproduced, direction, refuted, _, undecided, _, impossible = (cell.strip(" |") for cell in counts["mini"])
+    corrected = counts["mini, corrected"][0]
+    told = (
+        f"{reproduced} are reproduced ({corrected} of them after correction for their number), {refuted} are not, and "
+    )
+    told += f"{direction} is in its direction alone; {undecided} are undecided, {impossible} no world like this can try"
+    assert told in " ".join((repository / "README.md").read_text(encoding="utf-8").split())
     for claim, found, verdict in quotes:
         *effects, said = of_mini[claim]
         assert (found, verdict) == ("; ".join(effects), said.split(" ", 1)[1]), claim
