@@ -228,7 +228,7 @@ def test_the_reference_makes_the_same_document_twice(document, repository, tmp_p
 
 @pytest.mark.parametrize(
     ("scale", "table", "least", "page"),
-    [("mini", "methods", 10, "docs/what-we-learnt.md"), ("real", "tasks-real", 4, "README.md")],
+    [("mini", "methods", 10, "docs/what-we-learnt.md"), ("real", "real", 4, "README.md")],
 )
 def test_the_pages_show_what_the_reference_scores_make(repository, scale, table, least, page):
     """Without the runs that have no score yet."""
