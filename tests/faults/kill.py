@@ -147,10 +147,7 @@ class Round:
 # --- trees ------------------------------------------------------------------------------------------------------------
 
 
-def make_tree(name: str, folder: Path) -> Path:
-    tree = folder / name
-    if (tree / "finished").exists():
-        return tree
+def copy_repository(tree: Path) -> None:
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     for kept in KEPT:
@@ -158,6 +155,13 @@ def make_tree(name: str, folder: Path) -> Path:
             shutil.copytree(REPOSITORY / kept, tree / kept, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(REPOSITORY / kept, tree / kept)
+
+
+def make_tree(name: str, folder: Path) -> Path:
+    tree = folder / name
+    if (tree / "finished").exists():
+        return tree
+    copy_repository(tree)
     with open(tree / "config/scales/smoke.yaml", "a", encoding="utf-8") as file:
         file.write(TREES[name].scale)
     return tree

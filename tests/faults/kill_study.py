@@ -10,14 +10,13 @@ command and the script that it runs are told to end (TERM) or ended (KILL), and 
 import argparse
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from kill import KEPT, REPOSITORY, differences
+from kill import REPOSITORY, copy_repository, differences
 
 SCALE = """
 extends: real
@@ -51,13 +50,7 @@ COMPARED = ("scores/**/*.json", "runs/**/model.safetensors", "finetuned/**/model
 
 
 def make_tree(tree: Path) -> Path:
-    shutil.rmtree(tree, ignore_errors=True)
-    tree.mkdir(parents=True)
-    for kept in KEPT:
-        if (REPOSITORY / kept).is_dir():
-            shutil.copytree(REPOSITORY / kept, tree / kept, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(REPOSITORY / kept, tree / kept)
+    copy_repository(tree)
     (tree / "config/scales/real-small.yaml").write_text(SCALE, encoding="utf-8")
     return tree
 
