@@ -6,6 +6,8 @@ from torch.optim.adamw import adamw
 
 from engine.dist import Ranks, cut_like, is_cut, local, whole
 
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
 
 class AdamW:
     """The fused update of torch.optim.AdamW, bit for bit. That class imports torch's compiler before its first step,
@@ -44,7 +46,7 @@ class AdamW:
             adamw(
                 [self.own_part(weight, weight) for weight in weights],
                 [self.own_part(weight, weight.grad) for weight in weights],
-                *([local(state[key]) for state in states] for key in ("exp_avg", "exp_avg_sq")),
+                *([local(state[key]) for state in states] for key in MOMENTS),
                 max_exp_avg_sqs=[],
                 state_steps=[state["step"] for state in states],
                 fused=True,
@@ -63,24 +65,24 @@ class AdamW:
         if weight not in self.state:
             step = torch.zeros((), dtype=torch.float32, device=weight.device)
             own = self.own_part(weight, weight) if self.is_shared(weight) else weight
-            moments = {key: torch.zeros_like(own, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+            moments = {key: torch.zeros_like(own, requires_grad=False) for key in MOMENTS}
             self.state[weight] = {"step": step, **moments}
         return self.state[weight]
 
     def whole_state(self, weight: nn.Parameter) -> dict[str, Tensor]:
         """What all ranks hold of a weight, for a checkpoint. Every rank must call it."""
-        step, *moments = self.state[weight].values()
-        joined = [self.ranks.join(one, weight) if self.is_shared(weight) else whole(one) for one in moments]
-        return dict(zip(self.state[weight], [step, *joined], strict=True))
+        held = self.state[weight]
+        moments = {key: held[key] for key in MOMENTS}
+        if self.is_shared(weight):
+            return {"step": held["step"]} | {key: self.ranks.join(own, weight) for key, own in moments.items()}
+        return {"step": held["step"]} | {key: whole(own) for key, own in moments.items()}
 
     def cut_state(self, weight: nn.Parameter, saved: dict[str, Tensor]) -> dict[str, Tensor]:
         """What this rank holds of it."""
-        return {
-            key: value
-            if key == "step"
-            else (self.own_part(weight, value) if self.is_shared(weight) else cut_like(value, weight))
-            for key, value in saved.items()
-        }
+        moments = {key: saved[key] for key in MOMENTS}
+        if self.is_shared(weight):
+            return {"step": saved["step"]} | {key: self.own_part(weight, moment) for key, moment in moments.items()}
+        return {"step": saved["step"]} | {key: cut_like(moment, weight) for key, moment in moments.items()}
 
     def state_dict(self) -> dict[str, dict[int, dict[str, Tensor]]]:
         """By the number of the weight, as torch.optim writes it."""
