@@ -191,10 +191,9 @@ def main() -> None:
     (folder / "python").chmod(0o755)
     gc.collect()
     gc.freeze()
+    # What libraries take apart at the end: half of the time of a process that does nothing.
     for finalizer in weakref.finalize._registry:
-        finalizer.atexit = (
-            False  # what libraries take apart at the end: half of the time of a process that does nothing
-        )
+        finalizer.atexit = False
     print("ready", flush=True)
     status = 0
     words = serve(listener)
