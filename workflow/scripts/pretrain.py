@@ -7,6 +7,7 @@ number of processes, or another batch.device_rows, the result differs by roundin
 """
 
 import argparse
+import ctypes
 import dataclasses
 import functools
 import math
@@ -63,6 +64,8 @@ from training.finish import describe, finish, snapshot_name, snapshot_steps
 from training.initial import load_initial_weights
 from training.log import Log
 from training.readings import Readings, read
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEPT = -1, -3, 2**30  # of malloc.h, in bytes
 
 
 @dataclasses.dataclass
@@ -448,8 +451,16 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def keep_freed_memory() -> None:
+    """Of glibc: what a step frees is there for the next step, and not given back and asked for anew, page by page."""
+    allow = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
+    for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) if allow else ():
+        allow(parameter, KEPT)
+
+
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     arguments = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(arguments.threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     return arguments
