@@ -93,9 +93,44 @@ def test_attention_in_bf16_is_as_exact_as_pytorchs(masked):
 
 def test_attentions_gradient_is_that_of_finite_differences():
     torch.manual_seed(1)
-    inputs = [torch.randn(2, 2, T, 4, dtype=torch.float64, requires_grad=True) for T in (3, 5, 5)]
-    mask = torch.randn(2, 2, 3, 5, dtype=torch.float64, requires_grad=True)  # a distance bias is trained
-    assert torch.autograd.gradcheck(by_hand.Attention.apply, (*inputs, mask))
+    shapes = [(2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), (2, 1, 3, 5), (2, 2, 3, 5), (2, 2, 3)]
+    q, k, v, mask, distance, gate = (torch.randn(one, dtype=torch.float64, requires_grad=True) for one in shapes)
+    mask = mask.detach()
+    assert torch.autograd.gradcheck(by_hand.Attention.apply, (q, k, v, mask, None, None))
+    assert torch.autograd.gradcheck(by_hand.Attention.apply, (q, k, v, mask, distance, gate))
+
+
+def test_a_gated_distance_in_bf16_is_as_exact_as_pytorchs(monkeypatch):
+    torch.manual_seed(1)
+    inputs = [2 * torch.randn(shape) for shape in [(3, 2, 20, 16)] * 3 + [(3, 2, 20, 20), (3, 2, 20)]]
+    mask = (torch.rand(3, 1, 20, 20) < 0.5) | torch.eye(20, dtype=torch.bool)
+    given = torch.randn(3, 2, 20, 16)
+
+    def errors(dtype: torch.dtype) -> list[float]:
+        q, k, v, *added = (x.requires_grad_() for x in inputs)
+        out = by_hand.attention(*(x.to(dtype) for x in (q, k, v)), mask, 0.0, *added)
+        found = [out.detach(), *torch.autograd.grad(out, inputs, given.to(dtype))]
+        return [float((one.double() - right).norm() / right.norm()) for one, right in zip(found, exact, strict=True)]
+
+    wide = [x.double().requires_grad_() for x in inputs]
+    out = by_hand.attention(*wide[:3], mask, 0.0, *wide[3:])
+    exact = [out.detach(), *torch.autograd.grad(out, wide, given.double())]
+    ours = errors(torch.bfloat16)
+    monkeypatch.setattr(by_hand, "is_mixed_on_cpu", lambda _: False)
+    theirs = errors(torch.bfloat16)
+    assert all(own < 1.5 * other < 0.03 for own, other in zip(ours, theirs, strict=True)), (ours, theirs)
+
+
+def test_a_distances_gradient_is_the_sum_over_its_places():
+    torch.manual_seed(1)
+    table_MH = torch.randn(9, 2, requires_grad=True)
+    index_BTT = torch.randint(0, 8, (3, 5, 5))  # of the last row there is no place
+    given = torch.randn(3, 2, 5, 5)
+    plain = by_hand.of_distance(table_MH, index_BTT)
+    with torch.autocast("cpu", torch.bfloat16):
+        own = by_hand.of_distance(table_MH, index_BTT)
+    assert own.equal(plain) and "OfDistance" in type(own.grad_fn).__name__ not in type(plain.grad_fn).__name__
+    torch.testing.assert_close(*(torch.autograd.grad(one, table_MH, given) for one in (own, plain)))
 
 
 def test_what_the_mask_hides_is_not_read():

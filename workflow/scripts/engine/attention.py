@@ -11,7 +11,6 @@ d (2 + a (b w - 1)) with two sigmoids a, b: the same function with the sign of u
 Shapes: B rows, H heads, T tokens, K = D / H, M distances of a table.
 """
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class DistanceBias:
         """A field and no property that keeps itself: sharding hands layers a copy, and what is computed again must not
         find what it made the first time."""
         distance_BTT = self.positions_BT[:, None, :] - self.positions_BT[:, :, None]
-        dense_BHTT = F.embedding(self.index(distance_BTT), self.by_distance_MH).permute(0, 3, 1, 2).contiguous()
+        dense_BHTT = by_hand.of_distance(self.by_distance_MH, self.index(distance_BTT))
         return DistanceBias(self.by_distance_MH, self.positions_BT, dense_BHTT)
 
 
@@ -141,10 +140,7 @@ def attend(
     if isinstance(mask, Segments):
         assert bias is None, "flash attention adds nothing to its scores: give a boolean mask"
         return in_segments(q_BHTK, k_BHTK, v_BHTK, mask, dropout)
-    if bias is not None:
-        added_BHTT = bias.dense_BHTT * gate_BHT[..., None]
-        mask = (added_BHTT if mask is None else added_BHTT.masked_fill(~mask, -math.inf)).to(q_BHTK.dtype)
-    return by_hand.attention(q_BHTK, k_BHTK, v_BHTK, mask, dropout)
+    return by_hand.attention(q_BHTK, k_BHTK, v_BHTK, mask, dropout, bias.dense_BHTT if bias else None, gate_BHT)
 
 
 def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None, gate_BHT: Tensor | None) -> Tensor:

@@ -24,47 +24,91 @@ def is_mixed_on_cpu(tensor: Tensor) -> bool:
     return mixed and tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """softmax(q k / sqrt(K) + mask) v, of a boolean mask (True: may look; every query may look somewhere) or one of
-    numbers."""
+def attention(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    mask: Tensor | None,
+    dropout: float = 0.0,
+    distance_BHTS: Tensor | None = None,
+    gate_BHT: Tensor | None = None,
+) -> Tensor:
+    """softmax(q k / sqrt(K) + distance gate) v over what the mask allows (True: may look; every query may look
+    somewhere)."""
     if q_BHTK.dtype != torch.bfloat16 or not is_mixed_on_cpu(q_BHTK) or dropout or k_BHSK.shape[2] > LONGEST:
+        if distance_BHTS is not None:
+            added_BHTS = distance_BHTS * gate_BHT[..., None]
+            mask = (added_BHTS if mask is None else added_BHTS.masked_fill(~mask, -math.inf)).to(q_BHTK.dtype)
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, dropout_p=dropout)
-    if mask is not None and mask.dtype == torch.bool:  # the lowest number: filling in minus infinity takes longer
+    if mask is not None:  # the lowest number: filling in minus infinity takes longer
         mask = mask.to(q_BHTK.dtype).sub_(1).mul_(torch.finfo(q_BHTK.dtype).max)
-    return Attention.apply(q_BHTK, k_BHSK, v_BHSK, mask)
+    return Attention.apply(q_BHTK, k_BHSK, v_BHSK, mask, distance_BHTS, gate_BHT)
 
 
 class Attention(torch.autograd.Function):
-    """P = softmax(s Q K' + M), O = P V, with s = 1 / sqrt(K).
+    """P = softmax(s Q K' + M), O = P V, with s = 1 / sqrt(K) and M = D g + what the mask forbids.
 
     dV = P' dO,  dP = dO V',  dM = P (dP - sum over keys of P dP),  dQ = s dM K,  dK = s dM' Q
+    dD = dM g,  dg = sum over keys of dM D
     """
 
     @staticmethod
-    def forward(ctx, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(
+        ctx, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, distance: Tensor | None, gate: Tensor
+    ) -> Tensor:
         B, H, T, K = q_BHTK.shape
         q, k, v = (x.reshape(B * H, -1, K) for x in (q_BHTK, k_BHSK, v_BHSK))
         exact = torch.promote_types(q.dtype, torch.float32)  # in bf16 a score of 4 is off by up to 1 %
         with torch.autocast("cpu", enabled=False):
             scores = torch.bmm(q.to(exact).mul(1 / math.sqrt(K)), k.to(exact).transpose(1, 2)).view(B, H, T, -1)
+        if distance is not None:
+            scores.addcmul_(distance, gate[..., None])
         if mask is not None:
             scores += mask
         p = torch.softmax(scores, -1).to(v.dtype).view(B * H, T, -1)
-        ctx.save_for_backward(q, k, v, p)
-        ctx.mask_dtype = None if mask is None else mask.dtype
+        ctx.save_for_backward(q, k, v, p, distance, gate)
         return torch.bmm(p, v).view(B, H, T, K)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_BHTK: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, p = ctx.saved_tensors
+        q, k, v, p, distance, gate = ctx.saved_tensors
         B, H, T, K = d_BHTK.shape
         d, scale = d_BHTK.reshape(B * H, T, K), 1 / math.sqrt(K)
         d_v = torch.bmm(p.transpose(1, 2), d)
         d_m = torch._softmax_backward_data(torch.bmm(d, v.transpose(1, 2)), p, -1, p.dtype)
         d_q, d_k = torch.bmm(d_m, k).mul_(scale), torch.bmm(d_m.transpose(1, 2), q).mul_(scale)
-        d_mask = d_m.view(B, H, T, -1).to(ctx.mask_dtype) if ctx.needs_input_grad[3] else None
-        return *(x.view(B, H, -1, K) for x in (d_q, d_k, d_v)), d_mask
+        d_distance = d_gate = None
+        if distance is not None:
+            d_distance = d_m.view(B, H, T, -1).to(distance.dtype)
+            d_gate = torch.stack([(own * of_row).sum(-1) for own, of_row in zip(d_distance, distance, strict=True)])
+            d_distance.mul_(gate[..., None])
+        return *(x.view(B, H, -1, K) for x in (d_q, d_k, d_v)), None, d_distance, d_gate
+
+
+def of_distance(by_distance_MH: Tensor, index_BTT: Tensor) -> Tensor:
+    """Rows of a table as (B, H, T, T)."""
+    if not is_mixed_on_cpu(by_distance_MH):
+        return F.embedding(index_BTT, by_distance_MH).permute(0, 3, 1, 2).contiguous()
+    return OfDistance.apply(by_distance_MH, index_BTT)
+
+
+class OfDistance(torch.autograd.Function):
+    """The gradient of a row is the sum of those of its copies."""
+
+    @staticmethod
+    def forward(ctx, by_distance_MH: Tensor, index_BTT: Tensor) -> Tensor:
+        ctx.save_for_backward(index_BTT)
+        ctx.rows, ctx.dtype = len(by_distance_MH), by_distance_MH.dtype
+        return F.embedding(index_BTT, by_distance_MH).permute(0, 3, 1, 2).contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_BHTT: Tensor) -> tuple[Tensor, None]:
+        [index_BTT] = ctx.saved_tensors
+        index = index_BTT.flatten()
+        sums = [index.bincount(d_BHTT[:, h].flatten(), minlength=ctx.rows) for h in range(d_BHTT.shape[1])]
+        return torch.stack(sums, 1).to(ctx.dtype), None
 
 
 def full_rows(states_ND: Tensor) -> Tensor:
@@ -116,6 +160,11 @@ class CrossEntropy(torch.autograd.Function):
             d_NV[rows] = x.mul_(d)
         d_NV[N:] = 0
         return d_NV, None
+
+
+def blocks_of(logits_NV: Tensor, N: int) -> list[slice]:
+    """The first N rows, on a CPU those together that stay near the processor."""
+    return blocks(N, logits_NV.shape[1]) if logits_NV.device.type == "cpu" and N else [slice(0, N)]
 
 
 def blocks(N: int, V: int) -> list[slice]:

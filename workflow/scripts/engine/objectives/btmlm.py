@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from engine import corruption
+from engine.by_hand import full_rows
 from engine.corruption import select
 from engine.data import Rows, Source, language_codes, ramp, running_count
-from engine.model import at_least_fp32
 from engine.objectives.base import Batch, Loss, Number, Objective
 from engine.objectives.camlm import LANGUAGES_OF_MASKS, mask_modules, mask_states
 from engine.objectives.mlm import in_chunks, masked_lm_loss
@@ -130,8 +130,8 @@ def translate(model: nn.Module, batch: Batch) -> None:
         states_ND = mask_states(model, batch, whole_BT, fields._replace(selected=slots_BT), slots_N)
 
     def predict(states_ND: Tensor, draws_N: Tensor) -> Tensor:
-        logits_NV = model.mlm_head(states_ND, model.encoder.tokens.weight)
-        pieces_NV = at_least_fp32(logits_NV[:, FIRST_PIECE:-1])  # specials come first, <mask> is the last
+        logits_NV = model.mlm_head(full_rows(states_ND), model.encoder.tokens.weight)
+        pieces_NV = logits_NV[: len(states_ND), FIRST_PIECE:-1]  # specials come first, <mask> is the last
         return FIRST_PIECE + (pieces_NV.argmax(-1) if options.decoding == "argmax" else sample(pieces_NV, draws_N))
 
     pseudo_N = torch.cat(in_chunks(predict, states_ND, draws(batch, slots_N, "translation")))

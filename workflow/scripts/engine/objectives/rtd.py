@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from common.errors import UserError
+from engine import by_hand
 from engine.attention import distance_biases, distance_tables
 from engine.config import ObjectiveConfig
 from engine.masks import Mask
@@ -84,8 +85,7 @@ def replaced_token_detection_loss(model: nn.Module, batch: Batch) -> Loss:
 
     def predict(states_ND: Tensor, targets_N: Tensor, draws_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits_NV = generator_logits(model, states_ND)
-        loss = F.cross_entropy(logits_NV, targets_N, reduction="sum")
-        return loss, (logits_NV.detach().argmax(-1) == targets_N).sum(), sample_tokens(logits_NV, draws_N)
+        return *by_hand.cross_entropy(logits_NV, targets_N), sample_tokens(logits_NV, draws_N)
 
     parts = in_chunks(predict, states_ND, batch.targets, draws(batch, batch.selected, SAMPLE))
     generator_loss, right = (torch.stack(values).sum() for values in list(zip(*parts, strict=True))[:2])
@@ -119,7 +119,8 @@ def generator_states(model: nn.Module, batch: Batch, mask: Mask) -> Tensor:
 
 
 def generator_logits(model: nn.Module, states_ND: Tensor) -> Tensor:
-    return at_least_fp32(model.generator.head(states_ND, model.encoder.tokens.weight))  # (N, V)
+    """(N, V), or with rows at the end that do not count."""
+    return model.generator.head(by_hand.full_rows(states_ND), model.encoder.tokens.weight)
 
 
 def discriminator_states(encoder: Encoder, batch: Batch, seen_BT: Tensor, mask: Mask) -> Tensor:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from engine import by_hand
 from engine.objectives.base import Batch
 from engine.randomness import GOLDEN, stable_hash
 
@@ -40,10 +41,16 @@ def signed(number: int) -> int:
 
 @torch.no_grad()
 def sample(logits_NV: Tensor, draws_N: Tensor) -> Tensor:
-    """(N,) columns drawn from softmax(logits): the first whose cumulated probability reaches the draw."""
-    cumulated_NV = logits_NV.softmax(-1)
+    """(N,) columns drawn from softmax(logits), in fp32 at least: the first whose cumulated probability reaches the
+    draw. Rows of logits beyond the draws do not count."""
+    columns = [sample_block(logits_NV[rows], draws_N[rows]) for rows in by_hand.blocks_of(logits_NV, len(draws_N))]
+    return torch.cat(columns)
+
+
+def sample_block(logits_NV: Tensor, draws_N: Tensor) -> Tensor:
+    cumulated_NV = logits_NV.softmax(-1, torch.promote_types(logits_NV.dtype, torch.float32))
     torch.cumsum(cumulated_NV, -1, out=cumulated_NV)
-    wanted_N1 = draws_N.to(logits_NV.dtype)[:, None] * cumulated_NV[:, -1:]  # rounded sums end beside 1
+    wanted_N1 = draws_N.to(cumulated_NV.dtype)[:, None] * cumulated_NV[:, -1:]  # rounded sums end beside 1
     return torch.searchsorted(cumulated_NV, wanted_N1).squeeze(1)
 
 
