@@ -1,7 +1,7 @@
 """Tokens per second and peak memory of a training step on a CPU, beside transformers.
 
 1. Masked language modelling at XLM-R base's shape on 8 full rows of 128 tokens, 15 % selected, AdamW, clipping, dropout
-   0.1: our step, with the huge pages that pretrain.py asks torch for; transformers' XLMRobertaForMaskedLM as its users
+   0.1: our step, with the huge pages and the kept memory that pretrain.py asks for; transformers' XLMRobertaForMaskedLM as its users
    run it (labels = -100, so logits of every token); and the same model with our trick, logits of the selected tokens
    alone. In fp32 and in bf16 (autocast).
 2. Our step on rows of 512 tokens: packed translation pairs of 5 to 100 tokens a side beside full rows of text, in real
@@ -197,6 +197,8 @@ def contestant(name: str, arguments: argparse.Namespace, precision: str, pipe: C
     """In a process of its own: build, then do the steps that are asked for and tell seconds, real tokens and memory."""
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
+    if name in (OURS, BEFORE):
+        getattr(pretrain, "keep_freed_memory", int)()  # pretrain.py's; an older commit has none
     runs = runs_of(arguments, precision)
     step = our_step(runs[SHORT]) if name in (OURS, BEFORE) else their_step(runs[SHORT], selected_alone=name == TRICK)
     with tempfile.TemporaryDirectory() as folder:

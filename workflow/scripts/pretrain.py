@@ -36,7 +36,7 @@ from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
 from engine.cost import check_passes
 from engine.data import Mixture, Source
-from engine.dist import STOPPED_STATUS, Ranks, StopRequest, shard_blocks
+from engine.dist import STOPPED_STATUS, GradientSums, Ranks, StopRequest, shard_blocks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.optim import AdamW, clip_gradients, learning_rate, parameter_groups
@@ -117,18 +117,19 @@ def learn(
 ) -> tuple[list[Readings], list[tuple[ObjectiveConfig, list[Batch]]]]:
     """Gradients of one optimiser step, on all ranks: the sum over the objectives of the mean over all its predictions
     of the step, or, with `normalisation: joint`, the sum of all losses over the number of all predictions."""
-    readings, done = [], []
+    readings, done, sums = [], [], GradientSums(model, ranks)
     # dropout depends on the seed, the step and the rank, so that a resumed run draws what it would have drawn
     torch.manual_seed(stable_hash(run.run_hash, "dropout", seed, given.step, ranks.rank))
     for part in given.parts:
         batches = on_device(part.batches, ranks)
-        own = accumulate(model, run, part.objective, batches, ranks)
+        own = accumulate(model, run, part.objective, batches, ranks, sums if part is given.parts[-1] else None)
         tokens, items, attended = ranks.sum(
             [sum(one) for one in zip(*(seen_in(batch.host) for batch in batches), strict=True)]
         )
         own.known = {"tokens": tokens, "items": items, "attended": attended, "padding": 1 - tokens / part.slots}
         readings.append(own)
         done.append((part.objective, batches))
+    ranks.sum_gradients(model, sums)
     if run.normalisation == "joint":
         predictions = sum(sum(own.count.values()) for own in readings)
         divide_gradients(model, max(1, predictions))
@@ -149,9 +150,14 @@ def backward(
 
 
 def accumulate(
-    model: nn.Module, run: RunConfig, objective: ObjectiveConfig, batches: list[Batch], ranks: Ranks
+    model: nn.Module,
+    run: RunConfig,
+    objective: ObjectiveConfig,
+    batches: list[Batch],
+    ranks: Ranks,
+    sums: GradientSums | None = None,
 ) -> Readings:
-    """Add one objective's gradients."""
+    """Add one objective's gradients; given `sums`, they are the last ones of the step."""
     own = OBJECTIVES[objective.name]
     if own.prepare:
         with mixed(run, ranks), torch.no_grad():
@@ -170,12 +176,16 @@ def accumulate(
         with mixed(run, ranks):
             loss = own.loss(model, batch)
         total = sum(value * (weight[name] / over[name]) for name, value in loss.sums.items())
+        if sums and batch is batches[-1]:
+            sums.watch()
         if total.requires_grad:
             total.backward()
         for name, value in loss.sums.items():
             readings.sums[name].append(value.detach())
         for name, pair in loss.signals.items():
             readings.noted.setdefault(name, []).append(pair)
+    if sums:
+        sums.send_the_rest()
     return readings
 
 
@@ -361,7 +371,6 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
             group["lr"] = rate
         optimizer.zero_grad()
         readings, done = learn(model, run, given, ranks, seed)
-        ranks.sum_gradients(model)
         norm = clip_gradients(model, run.optimizer.clip, ranks)
         optimizer.step()
         for objective, batches in done:

@@ -52,19 +52,22 @@ class Ranks:
         distributed.all_gather(everyone, padded)
         return torch.cat([part[:size] for part, size in zip(everyone, sizes, strict=True)])
 
-    def sum_gradients(self, model: nn.Module) -> None:
+    def sum_gradients(self, model: nn.Module, begun: "GradientSums") -> None:
         """Every loss was divided by its count over all ranks, so gradients add up: large ones where they are, all
         others in one flat message a step."""
         if self.world_size == 1:
             return
+        begun.send_the_rest()
         trained = [p for p in model.parameters() if p.requires_grad and not is_cut(p)]
-        used = self.sum([float(p.grad is not None) for p in trained])  # what no rank used stays without a gradient
-        parameters = [p for p, ranks in zip(trained, used, strict=True) if ranks]
-        for parameter in parameters:
-            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
-            if parameter.numel() >= LARGE:
-                distributed.all_reduce(parameter.grad)
-        small = [parameter for parameter in parameters if parameter.numel() < LARGE]
+        used = self.sum([float(p in begun.used or (p.grad is not None and p.numel() < LARGE)) for p in trained])
+        begun.wait()
+        small = []
+        for parameter, ranks in zip(trained, used, strict=True):
+            if not ranks:  # what no rank used stays without a gradient
+                parameter.grad = None
+            elif parameter.numel() < LARGE:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                small.append(parameter)
         if not small:  # a phase that trains sharded modules alone
             return
         flat = torch.cat([parameter.grad.flatten() for parameter in small])
@@ -93,6 +96,51 @@ class Ranks:
     def close(self) -> None:
         if self.world_size > 1:
             distributed.destroy_process_group()
+
+
+class GradientSums:
+    """The sums of large gradients over the ranks, of one step, begun while its last pass back is at work.
+
+    Each begins as soon as it is whole and those before it have begun. Their order is that of the parameters from the
+    last to the first, about that of the way back, and the same on every rank whichever of them a rank uses: else they
+    would wait for each other for ever. For the same reason no rank may begin another message between `watch` and
+    `send_the_rest`; FSDP does, so beside its blocks all begin with the latter.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks):
+        self.left, self.begun, self.hooks, self.whole, self.used = [], [], [], set(), set()
+        if ranks.world_size > 1:
+            trained = [p for p in reversed([*model.parameters()]) if p.requires_grad and not is_cut(p)]
+            self.left = [p for p in trained if p.numel() >= LARGE]
+            self.at_once = not is_sharded(model)
+
+    def watch(self) -> None:
+        """From here on, until `send_the_rest`, a gradient that a pass back has added to is whole."""
+        for parameter in self.left if self.left and self.at_once else ():
+            self.hooks.append(parameter.register_post_accumulate_grad_hook(self.note))
+
+    def note(self, parameter: Tensor) -> None:
+        self.whole.add(parameter)
+        while self.left and self.left[0] in self.whole:
+            self.send(self.left.pop(0))
+
+    def send(self, parameter: Tensor) -> None:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        else:
+            self.used.add(parameter)
+            parameter.grad = parameter.grad.contiguous()
+        self.begun.append(distributed.all_reduce(parameter.grad, async_op=True))
+
+    def send_the_rest(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
+        while self.left:
+            self.send(self.left.pop(0))
+
+    def wait(self) -> None:
+        for message in self.begun:
+            message.wait()
 
 
 # Sharding (FSDP2). Blocks are cut over the ranks; all else (the embeddings, which are also the output matrix, and what
