@@ -98,6 +98,8 @@ def test_attentions_gradient_is_that_of_finite_differences():
     mask = mask.detach()
     assert torch.autograd.gradcheck(by_hand.Attention.apply, (q, k, v, mask, None, None))
     assert torch.autograd.gradcheck(by_hand.Attention.apply, (q, k, v, mask, distance, gate))
+    one = distance[:1].detach().requires_grad_()  # of rows that all begin at the first position
+    assert torch.autograd.gradcheck(by_hand.Attention.apply, (q, k, v, mask, one, gate))
 
 
 def test_a_gated_distance_in_bf16_is_as_exact_as_pytorchs(monkeypatch):

@@ -81,8 +81,9 @@ class Attention(torch.autograd.Function):
         d_distance = d_gate = None
         if distance is not None:
             d_distance = d_m.view(B, H, T, -1).to(distance.dtype)
-            d_gate = torch.stack([(own * of_row).sum(-1) for own, of_row in zip(d_distance, distance, strict=True)])
-            d_distance.mul_(gate[..., None])
+            each = zip(d_distance, distance.expand_as(d_distance), strict=True)
+            d_gate = torch.stack([(own * of_row).sum(-1) for own, of_row in each])
+            d_distance = d_distance.mul_(gate[..., None]).sum_to_size(distance.shape)
         return *(x.view(B, H, -1, K) for x in (d_q, d_k, d_v)), None, d_distance, d_gate
 
 
