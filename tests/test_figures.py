@@ -32,6 +32,7 @@ from report import figure_curves, figure_masks, figure_simulation, figure_style,
 from report.context import Context
 from report.figures import missing_lines
 from report.table_spec import load_spec
+from report.tables import build
 
 
 @pytest.fixture
@@ -423,6 +424,56 @@ def test_bars_that_are_missing_are_listed(bars):
     }
 
 
+# --- points ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dots(repository, tmp_path):
+    """Two panels of the figure of scale real, and made-up scores of three seeds of three of its runs."""
+    made_up.write_all(tmp_path)
+    spec = load_spec(repository / "config/figures/parallax/real-points.yaml")
+    spec["columns"] = [column for column in spec["columns"] if column["task"] in ("ud-pos", "tatoeba")][:2]
+    return spec, made_up.make_context(repository, tmp_path)
+
+
+def test_a_point_is_one_pre_training_and_a_stroke_their_mean(dots):
+    spec, context = dots
+    table = build(spec, context)
+    figure = report.figures.draw(spec, context)
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == ["UD-POS", "Tatoeba"]
+    labels = [label.get_text() for label in panels[0].get_yticklabels()]
+    heights = dict(zip(labels, panels[0].get_yticks(), strict=True))
+    assert labels == [row.label for row in table.rows] and len(labels) == 12
+    for number, axes in enumerate(panels):
+        for row in table.rows:
+            values = list(row.cells[number].values.values())
+            own = [line for line in axes.lines if len(line.get_ydata()) and line.get_ydata()[0] == heights[row.label]]
+            drawn = {line.get_marker(): list(line.get_xdata()) for line in own if line.get_marker() != "None"}
+            assert drawn == ({"o": values, "|": [statistics.fmean(values)]} if values else {}), row.label
+            assert len(values) == (3 if row.run in ("random-init", "xlm-r", "xlm") else 0)
+            hollow = {line.get_markerfacecolor() == "white" for line in own if line.get_marker() == "o"}
+            assert hollow == ({row.run == "random-init"} if values else set())
+        [through] = [line for line in axes.lines if line.get_linestyle() == "--"]
+        mean = next(row.cells[number].summary.mean for row in table.rows if row.run == "xlm-r")
+        assert set(through.get_xdata()) == {mean}
+    assert_nothing_overlaps_or_leaves_the_page(figure)
+    plt.close(figure)
+
+
+def test_pre_trainings_that_are_missing_are_listed(dots):
+    spec, context = dots
+    found = missing_lines(spec, context)
+    assert [(row, what) for _, row, what, _ in found[:2]] == [
+        ("XLM-E (xlm-e-base)", "UD-POS"), ("XLM-E (xlm-e-base)", "Tatoeba")
+    ]  # fmt: skip
+    assert len(found) == 2 * 9
+    nothing = dataclasses.replace(context, scores_root=Path("none"), reference=True)
+    figure = report.figures.draw(spec, nothing)
+    assert len(missing_lines(spec, nothing)) == 2 * 12 and not figure.axes[0].lines
+    plt.close(figure)
+
+
 # --- trainings ------------------------------------------------------------------------------------------------------
 
 BTMLM = {"ernie-m-base-rho-05": 2.0, "ernie-m-base-rho-10": 1.5, "ernie-m-base-rho-15": 1.0}
@@ -606,7 +657,7 @@ def test_points_that_are_missing_are_listed(costs):
 # --- looks, and what a spec may say -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("item", ["bars", "btmlm", "costs"])
+@pytest.mark.parametrize("item", ["bars", "dots", "btmlm", "costs"])
 def test_every_kind_of_figure_is_the_same_bytes_twice(item, request, tmp_path):
     spec, context = request.getfixturevalue(item)
     for name in ("a", "b"):
@@ -696,6 +747,19 @@ SLIPS = {
         {"a": "blue"},
         "a colour is written as six digits of base 16",
     ),
+    "line through points": (
+        "parallax/real-points",
+        ("points", "line"),
+        "xlmr",
+        "points: unknown run of a row of this figure",
+    ),
+    "hollow points": (
+        "parallax/real-points",
+        ("points", "hollow"),
+        ["xlm-r-cont"],
+        "unknown run of a row of this figure",
+    ),
+    "key of points": ("parallax/real-points", ("points", "lines"), "xlm-r", "points.lines: unknown key; did you mean"),
     "counting": ("xlm-e/figure-01", ("cost", "counting"), "mine", "cost.counting: 'mine' is unknown"),
     "file of costs": ("xlm-e/figure-01", ("cost", "published", "file"), "no.csv", "published: no.csv: no such file"),
     "colour of a cost": ("xlm-e/figure-01", ("colours",), {"all steps": "#000000"}, "unknown line of this figure"),

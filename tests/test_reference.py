@@ -8,6 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 import keep_reference
@@ -23,6 +24,8 @@ from plan.needs import score_paths
 from plan.recipes import recipe_of
 from plan.runs import resolve_run
 from report.context import load_context
+from report.figure_style import save
+from report.figures import draw
 from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown
 from report.tables import build
@@ -239,6 +242,19 @@ def test_the_pages_show_what_the_reference_scores_make(repository, scale, table,
     rows = [line for line in rendered.splitlines() if line.startswith("|")]
     shown = [line for line in rows if not re.fullmatch(r"\|[^|]+\|[^|]+(\| -- )+\|", line)]
     assert len(shown) > least and "\n".join(shown) in (repository / page).read_text(encoding="utf-8")
+
+
+def test_readmes_picture_shows_the_reference_scores(repository, tmp_path):
+    context, _, specs = load_context(
+        repository / "config/config.yaml", "real", repository / "reference/scores/real", ["scores_from=reference"]
+    )
+    save(draw(specs["parallax/real-points"], context), tmp_path / "real.png", "png")
+    own, shown = (plt.imread(path) for path in (tmp_path / "real.png", repository / "docs/real.png"))
+    mend = (
+        "draw it again: snakemake --cores 1 --config scores_from=reference scale=real -- "
+        "results/figures/parallax/real-points.png; cp results/figures/parallax/real-points.png docs/real.png"
+    )
+    assert own.shape == shown.shape and abs(own - shown).max() < 0.1, mend
 
 
 @pytest.mark.e2e

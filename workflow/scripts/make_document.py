@@ -310,6 +310,7 @@ DRAWN = {
 }
 PLOTTED = {
     "bars": "Filled bars: reproduced, with one standard deviation over seeds. Hollow: published.",
+    "points": "Points: single pre-trainings; strokes: their mean.",
     "cost": "Filled markers: reproduced, with one standard deviation over seeds. Hollow markers: published.",
     "training": "Lines: mean over seeds; band: one standard deviation.",
 }

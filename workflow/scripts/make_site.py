@@ -211,6 +211,7 @@ KINDS_OF_FIGURES = {
     "effects": "Dot chart of the difference of every claim with its interval, at each scale and as published",
     "training": "Line chart of a signal of pre-training by step",
     "bars": "Bar chart",
+    "points": "Dot chart of every pre-training, a panel for each task",
     "cost": "Scores over the operations of pre-training, one line for each method",
 }
 
@@ -228,7 +229,7 @@ def alternative(spec: dict, context: Context) -> str:
         return f"{KINDS_OF_FIGURES[kind]}: {spec['title']}." + (f" Panels: {'; '.join(named)}." if named else "")
     lines = (
         bar_words(spec, context)
-        if kind == "bars"
+        if kind in ("bars", "points")
         else [row["label"] for group in spec["groups"] for row in group["rows"]]
     )
     if kind == "cost":
@@ -237,7 +238,7 @@ def alternative(spec: dict, context: Context) -> str:
 
 
 def bar_words(spec: dict, context: Context) -> list[str]:
-    """Between which values a row's bars are: reproduced ones, and printed ones."""
+    """Between which values a row's bars or points are: reproduced ones, and printed ones."""
     words = []
     for row in build(spec, context).rows:
         reproduced = [cell.summary.mean for cell in row.cells if cell.summary]

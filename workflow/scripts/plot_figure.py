@@ -1,9 +1,8 @@
 """Draw one figure of a paper from scores, summaries of trainings or attention predicates.
 
-What a spec holds says which kind of figure it is: `masks` who sees whom,
-`simulation` how often intervals are wrong, `training` a signal by step, `bars` languages,
-`cost` quality against cost; the rest are curves by layer or epoch. draw_diagram.py draws those with
-`diagram`, draw_effects.py those with `effects`.
+What a spec holds says which kind of figure it is: `masks` who sees whom, `simulation` how often intervals are wrong,
+`training` a signal by step, `bars` languages, `cost` quality against cost, `points` every pre-training by task; the
+rest are curves by layer or epoch. draw_diagram.py draws those with `diagram`, draw_effects.py those with `effects`.
 """
 
 import argparse

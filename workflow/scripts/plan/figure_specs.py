@@ -20,6 +20,7 @@ KINDS = {
     "training": ("groups", "colours"),
     "bars": ("published", "columns", "groups", "colours"),
     "cost": ("published", "columns", "groups", "colours"),
+    "points": ("columns", "groups"),
 }
 DRAWN_TASKS = ("classification", "translation")  # kinds of tasks whose fine-tuning a diagram knows
 WITHOUT_RUNS = ("masks", "diagram", "simulation", "effects")  # they read no score; effects are those of the claims
@@ -51,6 +52,10 @@ def check(config: Any, spec: dict, shown: str) -> None:
         check_known(label, lines, f"{shown}, colours", "line of this figure")
     if kind in ("bars", "cost") and len(spec["columns"]) != 1:
         raise UserError(f"{shown}, columns: bars and costs are of one column, here are {len(spec['columns'])}")
+    if kind == "points":
+        runs = [row.get("run") for row in rows.values()]
+        for run in (spec["points"]["line"], *spec["points"]["hollow"]):
+            check_known(run, runs, f"{shown}, points", "run of a row of this figure")
     if kind == "training":
         _check_signals(config, spec["training"], rows.values(), shown)
     elif signals := [label for label, row in rows.items() if "signal" in row]:

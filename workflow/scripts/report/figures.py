@@ -4,7 +4,15 @@ from types import ModuleType
 
 import matplotlib.pyplot as plt
 
-from report import figure_bars, figure_cost, figure_curves, figure_masks, figure_simulation, figure_training
+from report import (
+    figure_bars,
+    figure_cost,
+    figure_curves,
+    figure_masks,
+    figure_points,
+    figure_simulation,
+    figure_training,
+)
 from report.context import Context, own_alone
 
 KINDS = {
@@ -13,6 +21,7 @@ KINDS = {
     "training": figure_training,
     "bars": figure_bars,
     "cost": figure_cost,
+    "points": figure_points,
 }
 
 

@@ -50,7 +50,7 @@ COLUMN_KEYS = {
 }
 AVERAGE_KEYS = {"xtreme", "tasks", "of", "heading", "published_task", "published_metric"}
 MASK_SPEC_KEYS = {"paper", "item", "title", "masks", "notes"}
-FIGURE_KEYS = {"bars", "cost", "colours"}  # of specs of figures; plan and schema look into them
+FIGURE_KEYS = {"bars", "cost", "points", "colours"}  # of specs of figures; plan and schema look into them
 GROUP_KEYS = {"title", "setting", "settings", "published_setting", "rows"}
 ROW_KEYS = {"label", "published", "published_note", "run", "without_run"}
 REQUIRED = {
