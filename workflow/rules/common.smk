@@ -1,4 +1,5 @@
 # The plan, as constants and named functions; the only file of the rules with Python in it.
+import gc
 import json
 import sys
 import warnings
@@ -32,6 +33,9 @@ from common.errors import UserError
 from common.yamlfiles import read_yaml
 from watch.python import wrong_python
 from watch.terminal import Watch
+
+# What a plan makes it keeps: to look through it for what nobody needs, after every 700 objects, finds nothing.
+gc.set_threshold(100_000, 50, 100)
 
 # Snakemake asks every resource once before it knows the inputs, and forgets what it asked for.
 warnings.filterwarnings(
