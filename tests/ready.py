@@ -40,6 +40,7 @@ LIBRARIES += ("requests", "smart_open", "argparse_dataclass", "platformdirs")
 # Read once, by Python or a library.
 AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
 AT_START += ("LC_", "TZ")
+OF_TORCHRUN = ("TORCHELASTIC_", "TORCH_NCCL_")  # what it tells its processes, read when they meet
 
 THREADS = {"MKL_NUM_THREADS": "1"}  # where nothing is said; Snakemake says it to every job
 # What is called: it hands over its words, folder, environment and open files, passes signals on, and ends as the fork
@@ -50,6 +51,7 @@ environment = dict(os.environ)
 words = sys.argv[1:]
 ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or (words and words[0].endswith(".py"))
 at_start = {{name: value for name, value in environment.items() if name.startswith({names})}}
+at_start = {{name: value for name, value in at_start.items() if not name.startswith({of_torchrun})}}
 if not ours or {threads} | at_start != {at_start}:
     os.execv({python!r}, [{python!r}, *words])
 import array, json, signal, socket
@@ -100,6 +102,15 @@ def commands(**own: str) -> Path:
 def python() -> str:
     """What stands for `python` in a command, and for `sys.executable` where no process is killed or looked at."""
     return str(commands() / "python")
+
+
+def torchrun() -> tuple[str, ...]:
+    """What starts a script on two processes: torchrun, all three with their libraries read."""
+    return (python(), "-c", "from torch.distributed.run import main; main()", *on_two())
+
+
+def on_two() -> tuple[str, ...]:
+    return ("--standalone", "--nproc-per-node", "2", "--no-python", python())
 
 
 SERVERS: list[int] = []  # their pids
@@ -185,7 +196,12 @@ def main() -> None:
     listener.bind(str(folder / "socket"))
     listener.listen(64)
     client = CLIENT.format(
-        python=sys.executable, names=AT_START, threads=THREADS, at_start=started, address=str(folder / "socket")
+        python=sys.executable,
+        names=AT_START,
+        of_torchrun=OF_TORCHRUN,
+        threads=THREADS,
+        at_start=started,
+        address=str(folder / "socket"),
     )
     (folder / "python").write_text(client, encoding="utf-8")
     (folder / "python").chmod(0o755)

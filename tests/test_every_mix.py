@@ -5,15 +5,16 @@ import dataclasses
 import os
 import random
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
 import pretrain
+import ready
 from common.errors import UserError
 from engine.config import FirstPhase, InitConfig, OptimizerConfig, ScheduleConfig
 from engine.objectives import OBJECTIVES
@@ -102,17 +103,34 @@ def differences(one: list[dict], other: list[dict]) -> dict[str, float]:
     return {name: a - b for a, b, name in losses if abs(a - b) > 1e-5 * max(1.0, abs(a))}
 
 
-@pytest.mark.parametrize("name", MIXES)
-def test_device_rows_do_not_change_the_losses(corpus, tmp_path, name):
-    logs = {n: train(corpus, tmp_path / str(n), MIXES[name], batch={"device_rows": n})[0] for n in (4, 2, 1)}
-    assert not differences(logs[4], logs[2])
-    assert not differences(logs[4], logs[1])
+@pytest.fixture(scope="module")
+def one(corpus, tmp_path_factory) -> dict[str, list[dict]]:
+    """The log of each mix, all rows of a step in one pass."""
+    folder = tmp_path_factory.mktemp("one")
+    return {name: train(corpus, folder / name, mix)[0] for name, mix in MIXES.items()}
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):
-    mix = MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1}}
-    whole_log, whole = train(corpus, tmp_path / "whole", mix)
+def test_device_rows_do_not_change_the_losses(corpus, one, tmp_path, name):
+    for n in (2, 1):
+        assert not differences(one[name], train(corpus, tmp_path / str(n), MIXES[name], batch={"device_rows": n})[0])
+
+
+def with_dropout(name: str) -> dict:
+    return MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1, "attention_dropout": 0.1}}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus, tmp_path_factory) -> Callable[[str], tuple[list[dict], dict[str, torch.Tensor]]]:
+    """Log and weights of a mix with dropout, trained once."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return cache(lambda name: train(corpus, folder / name, with_dropout(name)))
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_an_interruption_changes_no_bit(corpus, undisturbed, tmp_path, name, monkeypatch):
+    mix = with_dropout(name)
+    whole_log, whole = undisturbed(name)
     rng = random.Random(name)
     uninterrupted = pretrain.rate_of
     for stop in sorted(rng.sample(range(4, STEPS), 3)):
@@ -134,15 +152,15 @@ def test_an_interruption_changes_no_bit(corpus, tmp_path, name, monkeypatch):
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MIXES)
-def test_recomputed_activations_change_no_bit(corpus, tmp_path, name):
+def test_recomputed_activations_change_no_bit(corpus, undisturbed, tmp_path, name):
     """Dropout too is the same as the first time."""
-    mix = MIXES[name] | {"model": MIXES[name].get("model", {}) | {"dropout": 0.1, "attention_dropout": 0.1}}
-    kept_log, kept = train(corpus, tmp_path / "kept", mix)
-    again_log, again = train(corpus, tmp_path / "again", mix, activations="recompute")
+    kept_log, kept = undisturbed(name)
+    again_log, again = train(corpus, tmp_path / "again", with_dropout(name), activations="recompute")
     assert again_log == kept_log
     assert all(torch.equal(again[weight], kept[weight]) for weight in kept)
 
 
+HALF = {"every_steps": STEPS // 2}
 SOME = ("veco", "xlm-e", "ernie-m", "ppa")
 PARALLEL = ("replicate", "shard")
 OF_TWO = """
@@ -187,23 +205,18 @@ def two(corpus, tmp_path_factory) -> Path:
 
     for parallel in PARALLEL:
         for name in MIXES:
-            call(parallel, name, parallel=parallel)
+            call(parallel, name, parallel=parallel, checkpoint=HALF)
         for name in SOME:
-            call(f"again/{parallel}", name, parallel=parallel, activations="recompute")
+            call(f"again/{parallel}", name, parallel=parallel, activations="recompute", checkpoint=HALF)
             call(f"cut/{parallel}", name, parallel=parallel)
     script = folder / "all.py"
     script.write_text(OF_TWO.format(scripts=str(Path(pretrain.__file__).parent), calls=calls))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launcher, capture_output=True, text=True, timeout=900, env=environment)
+    done = subprocess.run(
+        [*ready.torchrun(), str(script)], capture_output=True, text=True, timeout=900, env=environment
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return folder
-
-
-@pytest.fixture(scope="module")
-def one(corpus, tmp_path_factory) -> dict[str, list[dict]]:
-    folder = tmp_path_factory.mktemp("one")
-    return {name: train(corpus, folder / name, mix)[0] for name, mix in MIXES.items()}
 
 
 @pytest.mark.slow

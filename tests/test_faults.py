@@ -43,7 +43,6 @@ from training.assembly import read_plan
 from trees import copy_tree, edit
 
 SCRIPTS = Path(pretrain.__file__).parent
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -485,9 +484,10 @@ def test_a_lost_rank_ends_the_job_and_the_next_call_continues(corpus, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         write_run(folder / "run.yaml", **changes)
-        words = command(corpus, folder, "--world-size", "2", launcher=TORCHRUN)
+        words = command(corpus, folder, "--world-size", "2", launcher=ready.torchrun())
         if name == "lost":
-            process = start(words)
+            plainly = (sys.executable, "-m", "torch.distributed.run", *ready.on_two())  # whose children are looked at
+            process = start(command(corpus, folder, "--world-size", "2", launcher=plainly))
             deadline = time.monotonic() + 300
             while not list(folder.rglob("step-*.pt")) and time.monotonic() < deadline:
                 time.sleep(0.02)
@@ -512,7 +512,7 @@ def test_ranks_that_see_different_checkpoints_stop(corpus, tmp_path):
     script = tmp_path / "lagging.py"
     script.write_text(f"import sys; sys.path.insert(0, {str(SCRIPTS)!r})\n{code}")
     words = [str(script) if word.endswith("pretrain.py") else word for word in command(corpus, tmp_path)[1:]]
-    done = subprocess.run([*TORCHRUN, *words], capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
+    done = subprocess.run([*ready.torchrun(), *words], capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
     assert done.returncode != 0 and "the ranks find checkpoints of steps 0, 6" in done.stderr
     assert not (tmp_path / "model.safetensors").exists()
 
@@ -575,7 +575,12 @@ def test_nan_in_the_weights_stops_with_the_step_and_saves_nothing(corpus, tmp_pa
 
 def call(tree: Path, *extra: str) -> list[str]:
     own = ["--cores", "1", "--rerun-incomplete", "--config", "scale=smoke"]
-    return [sys.executable, "-m", "snakemake", *own, *extra]
+    return [ready.python(), "-m", "snakemake", *own, *extra]
+
+
+def in_a_session(words: list[str], options: dict) -> subprocess.Popen:
+    """Its jobs with it, to be stopped and killed together."""
+    return subprocess.Popen([sys.executable, *words[1:]], stderr=subprocess.DEVNULL, start_new_session=True, **options)
 
 
 def wait_for_lock(tree: Path, process: subprocess.Popen) -> None:
@@ -598,7 +603,7 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     environment = ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     options = {"cwd": tree, "env": environment, "text": True}
     manifest = "results/smoke/world/MANIFEST.tsv"
-    first = subprocess.Popen(call(tree, "--", manifest), stderr=subprocess.DEVNULL, start_new_session=True, **options)
+    first = in_a_session(call(tree, "--", manifest), options)
     wait_for_lock(tree, first)
     os.killpg(first.pid, signal.SIGSTOP)  # with its job, or a slow second finds that all is made
     second = subprocess.run(call(tree, "--", manifest), capture_output=True, **options)
@@ -608,7 +613,7 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     whole = (tree / manifest).read_bytes()
 
     (tree / manifest).unlink()
-    killed = subprocess.Popen(call(tree, "--", manifest), stderr=subprocess.DEVNULL, start_new_session=True, **options)
+    killed = in_a_session(call(tree, "--", manifest), options)
     wait_for_lock(tree, killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()

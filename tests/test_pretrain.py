@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import ready
 from small_corpus import write_run
 from small_training import SCRIPT, command, losses, train, trained
 
@@ -41,9 +42,8 @@ def test_two_processes_equal_one(corpus, tmp_path):
     folder = tmp_path / "two"
     folder.mkdir()
     write_run(folder / "run.yaml", steps=20)
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     done = subprocess.run(
-        command(corpus, folder, "--world-size", "2", launcher=launcher),
+        command(corpus, folder, "--world-size", "2", launcher=ready.torchrun()),
         capture_output=True,
         text=True,
         timeout=300,
