@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import import_checkpoint
+import ready
 from common.errors import UserError
 from common.identity import run_hash
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
@@ -727,7 +728,7 @@ def pieces(tmp_path_factory, repository) -> Path:
 
 def run_script(folder: Path, *more: str | Path) -> subprocess.CompletedProcess:
     script = Path(import_checkpoint.__file__)
-    command = [sys.executable, script, "--checkpoint", folder, "--out", folder / "out/model.safetensors"]
+    command = [ready.python(), script, "--checkpoint", folder, "--out", folder / "out/model.safetensors"]
     command += ["--tokenizer", folder / "out/tokenizer", *more]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
 

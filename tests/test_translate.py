@@ -14,6 +14,7 @@ import sentencepiece
 import torch
 import yaml
 
+import ready
 import score
 import train_translator
 import translate
@@ -304,9 +305,8 @@ def test_two_processes_train_the_model_of_one(tiny, tmp_path, run):
     call(train_translator, **training_options(tiny, run, alone, **still))
     options = training_options(tiny, run, together, **still)
     words = [str(part) for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launcher, str(SCRIPTS / "train_translator.py"), *words, "--world-size", "2"],
+        [*ready.torchrun(), str(SCRIPTS / "train_translator.py"), *words, "--world-size", "2"],
         capture_output=True,
         text=True,
         timeout=300,
@@ -371,7 +371,7 @@ def test_line_counts_of_the_upstream_files_are_asserted(tiny, tmp_path):
 
 def by_hand(tiny, text: bytes, *extra: str) -> subprocess.CompletedProcess:
     model = trained(tiny, "veco-large") / "model.safetensors"
-    command = [sys.executable, str(SCRIPTS / "translate.py"), "--model", str(model), "--spm", str(tiny.spm), *extra]
+    command = [ready.python(), str(SCRIPTS / "translate.py"), "--model", str(model), "--spm", str(tiny.spm), *extra]
     return subprocess.run(command, input=text, capture_output=True, timeout=120)
 
 
