@@ -1,9 +1,9 @@
 """Tokens per second and peak memory of a training step on a CPU, beside transformers.
 
 1. Masked language modelling at XLM-R base's shape on 8 full rows of 128 tokens, 15 % selected, AdamW, clipping, dropout
-   0.1: our step, with the huge pages and the kept memory that pretrain.py asks for; transformers' XLMRobertaForMaskedLM as its users
-   run it (labels = -100, so logits of every token); and the same model with our trick, logits of the selected tokens
-   alone. In fp32 and in bf16 (autocast).
+   0.1: our step, with the huge pages and the kept memory that pretrain.py asks for; transformers'
+   XLMRobertaForMaskedLM as its users run it (labels = -100, so logits of every token); and the same model with our
+   trick, logits of the selected tokens alone. In fp32 and in bf16 (autocast).
 2. Our step on rows of 512 tokens: packed translation pairs of 5 to 100 tokens a side beside full rows of text, in real
    tokens per second; and the share of the slots that packing fills.
 
