@@ -103,28 +103,14 @@ def built(repository, tmp_path_factory) -> Path:
     return tree
 
 
-EDITED = ("config", "workflow", "Snakefile")
-
-
-def to_edit(tree: Path, copy: Path) -> Path:
-    """A copy to edit and plan in, times kept. What nobody writes there is linked: where jobs run, take a whole copy."""
-    for path in tree.iterdir():
-        if path.is_dir():
-            how = shutil.copy2 if path.name in EDITED else os.link
-            shutil.copytree(path, copy / path.name, symlinks=True, copy_function=how)
-    for path in tree.iterdir():
-        if not path.is_dir():
-            shutil.copy2(path, copy / path.name)
-    return copy
-
-
 def whole_copy(tree: Path, copy: Path) -> Path:
+    """To edit, times kept."""
     return Path(shutil.copytree(tree, copy, symlinks=True))
 
 
 @pytest.fixture
 def tree(built, tmp_path) -> Path:
-    return to_edit(built, tmp_path / "tree")
+    return whole_copy(built, tmp_path / "tree")
 
 
 # --- a complete run --------------------------------------------------------------------------------------------------
@@ -341,7 +327,7 @@ def built_with_methods(built, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def methods(built_with_methods, tmp_path) -> Path:
-    return to_edit(built_with_methods, tmp_path / "tree")
+    return whole_copy(built_with_methods, tmp_path / "tree")
 
 
 def test_a_run_gets_the_weights_that_it_starts_from_with_its_own_seed(methods):
@@ -405,7 +391,7 @@ def built_with_translation(built, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def translation(built_with_translation, tmp_path) -> Path:
-    return to_edit(built_with_translation, tmp_path / "tree")
+    return whole_copy(built_with_translation, tmp_path / "tree")
 
 
 def test_another_beam_translates_again_and_trains_nothing(translation):
