@@ -40,7 +40,8 @@ LIBRARIES += ("requests", "smart_open", "argparse_dataclass", "platformdirs")
 # Read once, by Python or a library.
 AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONHOME", "PYTHONUTF8", "OMP_", "MKL_", "MPL", "TORCH", "CUDA", "LANG")
 AT_START += ("LC_", "TZ")
-OF_TORCHRUN = ("TORCHELASTIC_", "TORCH_NCCL_")  # what it tells its processes, read when they meet
+# What torchrun tells its processes, read when they meet; and what torch writes down when a test first compiles.
+READ_LATER = ("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR")
 
 THREADS = {"MKL_NUM_THREADS": "1"}  # where nothing is said; Snakemake says it to every job
 # What is called: it hands over its words, folder, environment and open files, passes signals on, and ends as the fork
@@ -51,7 +52,7 @@ environment = dict(os.environ)
 words = sys.argv[1:]
 ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or (words and words[0].endswith(".py"))
 at_start = {{name: value for name, value in environment.items() if name.startswith({names})}}
-at_start = {{name: value for name, value in at_start.items() if not name.startswith({of_torchrun})}}
+at_start = {{name: value for name, value in at_start.items() if not name.startswith({read_later})}}
 if not ours or {threads} | at_start != {at_start}:
     os.execv({python!r}, [{python!r}, *words])
 import array, json, signal, socket
@@ -74,7 +75,8 @@ os._exit(answer[1])
 
 
 def at_start(environment: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+    found = {name: value for name, value in environment.items() if name.startswith(AT_START)}
+    return {name: value for name, value in found.items() if not name.startswith(READ_LATER)}
 
 
 @cache
@@ -198,7 +200,7 @@ def main() -> None:
     client = CLIENT.format(
         python=sys.executable,
         names=AT_START,
-        of_torchrun=OF_TORCHRUN,
+        read_later=READ_LATER,
         threads=THREADS,
         at_start=started,
         address=str(folder / "socket"),
