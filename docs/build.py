@@ -32,6 +32,7 @@ nav a { display: inline-block; margin-right: .8rem; }
 pre { border: 1px solid; overflow-x: auto; padding: .6rem; }
 code { font-size: .9em; overflow-wrap: anywhere; }
 pre code { overflow-wrap: normal; }
+svg { height: auto; max-width: 100%; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { border: 1px solid; padding: .2rem .5rem; text-align: left; }
 """
@@ -92,7 +93,10 @@ def drawn(image: Token, source: str) -> Token:
     path = (REPOSITORY / source).parent / str(image.attrs["src"])
     if path.suffix != ".svg" or not path.is_file():
         raise UserError(f"{source}: the picture {image.attrs['src']} is no SVG file of this repository")
-    return Token("html_inline", "", 0, content=path.read_text(encoding="utf-8"))
+    _, begin, rest = path.read_text(encoding="utf-8").partition("<svg")  # before it may stand what XML files begin with
+    if "aria-label" not in rest and "<title>" not in rest:
+        begin += f' role="img" aria-label="{escape(image.content, quote=True)}"'
+    return Token("html_inline", "", 0, content=begin + rest)
 
 
 def rendered(source: str, pages: dict[str, str]) -> tuple[str, str]:

@@ -73,6 +73,7 @@ def test_a_link_to_nowhere_and_what_loads_are_refused(build, html, says):
         ("see `docs/c.md`", "names `docs/c.md`, which is not there"),
         ("see [c](c.md)", "the link to c.md leads to no page"),
         ("![d](d.svg)", "<p><svg><title>d</title></svg></p>"),
+        ("![what it shows](e.svg)", '<p><svg role="img" aria-label="what it shows"><g/></svg></p>'),
         ("![e](https://example.org/e.svg)", "the picture https://example.org/e.svg is no SVG file of this repository"),
     ],
 )
@@ -81,6 +82,7 @@ def test_names_and_links_of_pages_are_links(build, monkeypatch, tmp_path, text, 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text(f"# A\n\n{text}\n", encoding="utf-8")
     (tmp_path / "docs/d.svg").write_text("<svg><title>d</title></svg>", encoding="utf-8")
+    (tmp_path / "docs/e.svg").write_text("<?xml?>\n<svg><g/></svg>", encoding="utf-8")
     names = {"docs/a.md": "a.html", "docs/b.md": "b.html"}
     if made.startswith("<"):
         title, html = build.rendered("docs/a.md", names)

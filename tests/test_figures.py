@@ -247,7 +247,7 @@ def test_every_line_of_every_figure_has_a_look_of_its_own(repository):
     for path in (repository / "config/figures").glob("*/*.yaml"):
         spec = load_spec(path)
         rows = [row for group in spec.get("groups", []) for row in group["rows"]]
-        rows = spec["groups"] if "cost" in spec else rows
+        rows = spec["groups"] if "cost" in spec else [] if "points" in spec else rows  # points are told by their place
         for looks in (figure_style.COLOURS, figure_style.LINE_STYLES, figure_style.MARKERS):
             assert len(rows) <= len(looks) == len(set(map(str, looks))), path
 

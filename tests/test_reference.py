@@ -8,11 +8,11 @@ import re
 import shutil
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pytest
 
 import keep_reference
 import resolve_recipe
+from beside import module_at
 from common.errors import UserError
 from common.identity import run_hash
 from made_up import entry
@@ -24,8 +24,6 @@ from plan.needs import score_paths
 from plan.recipes import recipe_of
 from plan.runs import resolve_run
 from report.context import load_context
-from report.figure_style import save
-from report.figures import draw
 from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown
 from report.tables import build
@@ -231,7 +229,11 @@ def test_the_reference_makes_the_same_document_twice(document, repository, tmp_p
 
 @pytest.mark.parametrize(
     ("scale", "table", "least", "page"),
-    [("mini", "methods", 10, "docs/what-we-learnt.md"), ("real", "real", 4, "README.md")],
+    [
+        ("mini", "methods", 10, "docs/what-we-learnt.md"),
+        ("real", "real", 4, "README.md"),
+        ("real", "real-more", 4, "docs/real.md"),
+    ],
 )
 def test_the_pages_show_what_the_reference_scores_make(repository, scale, table, least, page):
     """Without the runs that have no score yet."""
@@ -245,16 +247,8 @@ def test_the_pages_show_what_the_reference_scores_make(repository, scale, table,
 
 
 def test_readmes_picture_shows_the_reference_scores(repository, tmp_path):
-    context, _, specs = load_context(
-        repository / "config/config.yaml", "real", repository / "reference/scores/real", ["scores_from=reference"]
-    )
-    save(draw(specs["parallax/real-points"], context), tmp_path / "real.png", "png")
-    own, shown = (plt.imread(path) for path in (tmp_path / "real.png", repository / "docs/real.png"))
-    mend = (
-        "draw it again: snakemake --cores 1 --config scores_from=reference scale=real -- "
-        "results/figures/parallax/real-points.png; cp results/figures/parallax/real-points.png docs/real.png"
-    )
-    assert own.shape == shown.shape and abs(own - shown).max() < 0.1, mend
+    module_at(repository / "docs/picture.py").write(tmp_path / "real.svg")
+    assert (tmp_path / "real.svg").read_text() == (repository / "docs/real.svg").read_text(), "python docs/picture.py"
 
 
 @pytest.mark.e2e

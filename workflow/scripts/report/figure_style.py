@@ -86,6 +86,10 @@ def seeds_of(number: int) -> str:
 
 def save(figure: plt.Figure, out: Path, kind: str) -> None:
     """Without dates and program versions: the same picture is the same file."""
-    absent = {"pdf": ("CreationDate", "ModDate", "Producer", "Creator"), "png": ("Software",)}
+    absent = {
+        "pdf": ("CreationDate", "ModDate", "Producer", "Creator"),
+        "png": ("Software",),
+        "svg": ("Date", "Creator"),
+    }
     with plt.rc_context(STYLE), atomic_path(out) as temporary:
         figure.savefig(temporary, format=kind, metadata=dict.fromkeys(absent[kind]))
