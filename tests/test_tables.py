@@ -771,14 +771,18 @@ def test_tasks_that_nothing_evaluates_are_named_once(repository, scores):
 def test_the_tables_of_every_task_ask_for_the_same_runs_and_settings(repository):
     """Beside the scores of one job stand those of all: no table of this project's own trains a run for itself alone.
     An aligner is not trained, and has one task. Translation has models of its own."""
-    beside = ("translation", "xlm-e-study", "real")
+    beside = ("translation", "xlm-e-study", "real", "real-more")
     items = [path.stem for path in (repository / "config/tables/parallax").glob("*.yaml") if path.stem not in beside]
     assert {"tasks-understanding", "tasks-tagging", "tasks-answering", "tasks-retrieval", "gaps", "xtreme"} <= set(
         items
     )
     named = {item: [g["rows"] for g in spec_of(repository, f"parallax/{item}")["groups"]] for item in items}
     runs = {item: {row["run"] for rows in groups for row in rows} for item, groups in named.items()}
-    of_real = {row["run"] for group in spec_of(repository, "parallax/real")["groups"] for row in group["rows"]}
+    of_real, of_more = (
+        {row["run"] for group in spec_of(repository, f"parallax/{item}")["groups"] for row in group["rows"]}
+        for item in ("real", "real-more")
+    )
+    assert of_more == of_real
     scale = yaml.safe_load((repository / "config/scales/real.yaml").read_text(encoding="utf-8"))
     assert of_real == set(scale["runs"]) - {"fast-align"} < runs["methods"] | runs["summary"] | {"random-init"}
     assert runs["tasks-retrieval"] >= {"fast-align"}
