@@ -109,14 +109,14 @@ class GradientSums:
 
     def __init__(self, model: nn.Module, ranks: Ranks):
         self.left, self.begun, self.hooks, self.whole, self.used = [], [], [], set(), set()
+        self.early = ranks.world_size > 1 and not is_sharded(model)
         if ranks.world_size > 1:
             trained = [p for p in reversed([*model.parameters()]) if p.requires_grad and not is_cut(p)]
             self.left = [p for p in trained if p.numel() >= LARGE]
-            self.at_once = not is_sharded(model)
 
     def watch(self) -> None:
         """From here on, until `send_the_rest`, a gradient that a pass back has added to is whole."""
-        for parameter in self.left if self.left and self.at_once else ():
+        for parameter in self.left if self.early else ():
             self.hooks.append(parameter.register_post_accumulate_grad_hook(self.note))
 
     def note(self, parameter: Tensor) -> None:
