@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import ready
 from plan import allocation
 from plan.config import Config
 from plan.load import load_config
@@ -498,7 +499,8 @@ def test_an_interrupted_snakemake_cancels_its_jobs(cluster, tree):
 
 @pytest.mark.slurm
 def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
-    """Everything, as a person would call it; trainings on two nodes of two made-up GPUs, evaluation on one."""
+    """Everything, as a person would call it; trainings on two nodes of two made-up GPUs, evaluation on one. Each job
+    starts Python three times: forks of the process that has read its libraries (ready.py)."""
     tree = copy_tree(repository, tmp_path / "smoke")
     many, one = "{gpu: 2, nodes: 2, threads: 2}", "{gpu: 1}"
     resources = f"resources: {{pretrain: {many}, finetune: {one}, finetune_retrieval: {one}, predict: {one}}}"
@@ -506,6 +508,7 @@ def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
     wanted = ["results/tables/all.tex", *(["results/tables/all.pdf"] if shutil.which("pdflatex") else [])]
     arguments = ("--local-cores", "2", "--retries", "0", "--config", "scale=smoke", "--", *wanted)
     command, own = profile(tree, *arguments, seconds=1200, **cluster.environment)
+    own["PATH"] = os.pathsep.join((str(starting_at_once(tmp_path / "bin", own)), str(ready.commands()), own["PATH"]))
     done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     assert all((tree / name).stat().st_size > 10_000 for name in wanted)
@@ -513,6 +516,18 @@ def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
     assert {job["state"] for job in jobs} == {"COMPLETED"} and len(jobs) < 130
     assert sum(job["nodes"] == "n[1-2]" for job in jobs) == 3, "the pre-trainings"
     assert "Nothing to be done" in snakemake(tree, "--dry-run", "--config", "scale=smoke", "--", *wanted).stdout
+
+
+def starting_at_once(folder: Path, environment: dict[str, str]) -> Path:
+    """sbatch and srun, which put a Python that is ready in place of the one that Snakemake names by its path."""
+    folder.mkdir()
+    for name in ("sbatch", "srun"):
+        program = shutil.which(name, path=environment["PATH"])
+        own, forked = shlex.quote(sys.executable), shlex.quote(ready.python())
+        text = f'own={own} forked={forked}\nexec {program} "${{@//"$own"/"$forked"}}"\n'
+        (folder / name).write_text(f"#!/bin/bash\n{text}", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def children(pid: int) -> list[int]:
