@@ -133,9 +133,10 @@ unlock: setup
 faults: setup
 	python tests/faults/kill.py --out results/faults/kills.json $(FAULTS)
 
-# A process for each core, each with whole files; it says what is done and how long is left (tests/progress.py). Of some families
-# of like tests a sample is drawn, and test-all runs each of them.
-PYTEST := python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# A process for each core and one more, for some wait; each has whole files. It says what is done and how long is left
+# (tests/progress.py). Of some families of like tests a sample is drawn, and test-all runs each of them.
+PROCESSES = $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
+PYTEST = python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: lint $(TEST_STAMP)
 	$(PYTEST)
