@@ -96,14 +96,19 @@ def ours(folder: Path, thresholds: DuplicateThresholds) -> tuple[float, set[int]
     return seconds, {file_and_line(int(place))[1] for place, reasons in found if reasons & NEAR}
 
 
-def theirs(python: Path, given: dict) -> tuple[float, set[int]]:
+def ask(python: Path, code: str, given: dict) -> dict:
+    """What the other's Python says last, of the documents in the folder given["text"]."""
     with tempfile.TemporaryDirectory() as name:
         Path(name, "text").symlink_to(given["text"])
-        call = [str(python), "-c", PEER, json.dumps(given | {"folder": name})]
+        call = [str(python), "-c", code, json.dumps(given | {"folder": name})]
         done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"--peer {python}: datatrove ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def theirs(python: Path, given: dict) -> tuple[float, set[int]]:
+    found = ask(python, PEER, given)
     return found["seconds"], set(found["removed"])
 
 
