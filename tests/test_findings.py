@@ -45,6 +45,18 @@ def test_the_best_is_the_one_with_the_best_scores(config, scores):
     assert other == (-interval[1], -interval[0]) and pair.decided
 
 
+def test_beside_the_best_stands_an_encoder_that_was_never_trained(config, scores):
+    one = found(config, scores)
+    task = by_heading(one)["XNLI"]
+    assert "random-init" not in one.scores[task]
+    floor = findings.reached(findings.Evidence(config, scores, scores.parent), "random-init", task)
+    assert one.untrained[task] == floor and floor.mean < one.scores[task]["xlm-r"].mean
+    shutil.rmtree(scores / "random-init")
+    page = findings_html.findings_html(found(config, scores), None, config.tie, [])
+    assert f">{floor.mean:.1f} (3)<" not in page
+    assert f">{floor.mean:.1f} (3)<" in findings_html.findings_html(one, None, config.tie, [])
+
+
 def test_other_scores_say_otherwise(config, scores):
     """Nothing is written by hand: with the scores of the two exchanged, so is what is found."""
     hashes = {run: score_hash(config, run, "xnli", "cross-lingual-transfer") for run in ("xlm", "xlm-r")}

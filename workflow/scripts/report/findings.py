@@ -77,6 +77,7 @@ class Findings:
     tasks: Sequence[Task]
     scores: Mapping[Task, Mapping[str, Reached]]  # run -> what it reaches, the best first
     pairs: Mapping[tuple[Task, str, str], Ahead]
+    untrained: Mapping[Task, Reached]  # an encoder of random weights, where it has a score
 
     def ahead(self, task: Task, run: str, other: str) -> tuple[float, tuple[float, float] | None, Ahead] | None:
         if one := self.pairs.get((task, run, other)):
@@ -179,7 +180,16 @@ def find(tables: Mapping[str, dict], config: Config, scores: Path, trainings: Pa
             of_tasks[task] = dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
     shown = {run for of_task in of_tasks.values() for run in of_task}
     methods = {run: describe(config, run, label) for run, label in labels.items() if run in shown}
-    return Findings(methods, list(of_tasks), of_tasks, compare_all(evidence, of_tasks))
+    untrained = {task: one for task in of_tasks if (one := floor(evidence, task))}
+    return Findings(methods, list(of_tasks), of_tasks, compare_all(evidence, of_tasks), untrained)
+
+
+def floor(evidence: Evidence, task: Task) -> Reached | None:
+    """The best encoder of random weights."""
+    config = evidence.config
+    runs = [run for run in config.selected if config.runs[run].get("schedule", {}).get("steps") == 0]
+    found = [one for run in runs if (one := reached(evidence, run, task))]
+    return max(found, key=lambda one: one.mean, default=None)
 
 
 def compare_all(evidence: Evidence, scores: Mapping[Task, Mapping[str, Reached]]) -> dict[tuple, Ahead]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from report.comparison_cells import power
-from report.findings import METHODS, Ahead, Findings, Task
+from report.findings import METHODS, Ahead, Findings, Reached, Task
 from report.html_tables import Body, Cell, HtmlTable, code, link, render_table, text
 from report.intervals import FEWEST_TRAININGS
 from report.ledger import Line, lines_of, shown_verdicts
@@ -129,6 +129,7 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
         "Task",
         "Best with text alone",
         "Best with sentence pairs",
+        "Untrained",
         "Ahead, decided, of",
         "Cheapest close to the best",
     )
@@ -142,6 +143,7 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
             [
                 Cell(task_name(task), "row"),
                 *(method_cell(findings, task, findings.best(task, parallel)) for parallel in (False, True)),
+                untrained_cell(findings.untrained.get(task)),
                 Cell(ahead if beaten else f'<span class="quiet">{ahead}</span>'),
                 method_cell(findings, task, cheapest),
             ]
@@ -151,7 +153,8 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
         name="Which method each task is best served by",
         html_caption="<strong>By task, data and cost.</strong> Means over the languages other than English and over "
         "pre-trainings, in brackets how many; FLOPs of pre-training with all that it starts from. The best on average "
-        "is not always decided: the fourth column says of whom it is.",
+        "is not always decided: the fifth column says of whom it is. Untrained: an encoder of random weights, "
+        "fine-tuned where the others are; what is not above it was not learnt in pre-training.",
         head=[[Cell(text(words), "col") for words in head]],
         bodies=[Body("", rows)],
         html_notes=[
@@ -163,6 +166,10 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
 
 def task_name(task: Task) -> str:
     return text(task.heading) + (" ↓" if task.less_is_better else "")
+
+
+def untrained_cell(one: Reached | None) -> Cell:
+    return Cell(f"{abs(one.mean):.1f} ({one.trainings})") if one else Cell(MISSING, kind="missing")
 
 
 def method_cell(findings: Findings, task: Task, run: str | None) -> Cell:
