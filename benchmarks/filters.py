@@ -11,9 +11,7 @@ words, symbols, numbers and repetitive lines, cut a document into words by spaCy
 """
 
 import argparse
-import datetime
 import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -21,18 +19,15 @@ from pathlib import Path
 import numpy as np
 from big_corpus import documents, pools_of, train_language_id
 from clean_throughput import CONFIG, rules_of
-from machine import processor
-from near_duplicates import ask
+from peer import ask, tell
 
 from clean_mono import clean_shard
 from common.errors import run_main
 from corpus.corpusio import load_thresholds
-from corpus.duplicates import find_duplicates
+from corpus.duplicates import DUPLICATE
 from corpus.eval_index import build_index
 from corpus.likeness import EvalIndex
 from split_corpus import split_mono
-
-GOAL = 1.0
 
 # What datatrove's Python runs: documents as JSON lines in, seconds and kept characters out.
 PEER = """
@@ -111,8 +106,7 @@ def main() -> int:
                 written += len(text.encode())
                 characters += len(text)
         split_mono([folder / "text.txt"], None, [folder / "0.raw.zst"])
-        find_duplicates([folder / "0.raw.zst"], [folder / "0.duplicates.npy"], load_thresholds(CONFIG, "duplicates"))
-        np.save(folder / "0.duplicates.npy", np.load(folder / "0.duplicates.npy")[:0])  # filters alone
+        np.save(folder / "0.duplicates.npy", np.zeros(0, DUPLICATE))  # filters alone
         given = {
             "text": str(folder / "text"),
             "model": str(folder / "lid.bin"),
@@ -135,26 +129,7 @@ def main() -> int:
                     seconds, of_them = found["seconds"], found["characters"]
                 times.append(seconds)
                 kept[name] = round(of_them / characters, 3)
-    speeds = {name: round(written / 1e6 / statistics.median(times), 2) for name, times in spent.items()}
-    ratios = {
-        name: round(statistics.median(its / own for own, its in zip(spent["ours"], times, strict=True)), 2)
-        for name, times in spent.items()
-        if name != "ours"
-    }
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": processor(),
-        "megabytes": round(written / 1e6, 1),
-        "mb_per_second_of_a_core": speeds,
-        "share_of_characters_kept": kept,
-        "times_as_fast_as": ratios,
-        "goal": GOAL,
-    }
-    print(json.dumps(result, indent=1))
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return int(any(ratio < GOAL for ratio in ratios.values()))
+    return tell(spent, written, {"share_of_characters_kept": kept}, args.out)
 
 
 if __name__ == "__main__":

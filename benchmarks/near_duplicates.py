@@ -10,10 +10,7 @@ is the share of the changed copies that are found, `others` counts the documents
 """
 
 import argparse
-import datetime
 import json
-import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,14 +18,13 @@ from pathlib import Path
 
 import numpy as np
 from big_corpus import REPOSITORY, pools_of, thirds_of
-from machine import processor
+from peer import ask, tell
 
-from common.errors import UserError, run_main
+from common.errors import run_main
 from corpus.corpusio import DuplicateThresholds, file_and_line, load_thresholds
 from corpus.duplicates import NEAR, find_duplicates
 from split_corpus import split_mono
 
-GOAL = 1.0
 DEFAULTS = {"shingle_words": 5, "bands": 14, "rows": 8}  # of datatrove
 EVERY, CHANGED = 20, 0.1  # document, and share of its words
 
@@ -96,17 +92,6 @@ def ours(folder: Path, thresholds: DuplicateThresholds) -> tuple[float, set[int]
     return seconds, {file_and_line(int(place))[1] for place, reasons in found if reasons & NEAR}
 
 
-def ask(python: Path, code: str, given: dict) -> dict:
-    """What the other's Python says last, of the documents in the folder given["text"]."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name, "text").symlink_to(given["text"])
-        call = [str(python), "-c", code, json.dumps(given | {"folder": name})]
-        done = subprocess.run(call, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"--peer {python}: datatrove ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def theirs(python: Path, given: dict) -> tuple[float, set[int]]:
     found = ask(python, PEER, given)
     return found["seconds"], set(found["removed"])
@@ -161,27 +146,7 @@ def main() -> int:
                     seconds, removed = theirs(args.peer, given | peers[name])
                 times.append(seconds)
                 found[name] = quality(removed, planted)
-    speeds = {name: round(written / 1e6 / statistics.median(times), 2) for name, times in spent.items()}
-    ratios = {
-        name: round(statistics.median(its / own for own, its in zip(spent["ours"], times, strict=True)), 2)
-        for name, times in spent.items()
-        if name != "ours"
-    }
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": processor(),
-        "documents": len(planted),
-        "megabytes": round(written / 1e6, 1),
-        "mb_per_second_of_a_core": speeds,
-        "found": found,
-        "times_as_fast_as": ratios,
-        "goal": GOAL,
-    }
-    print(json.dumps(result, indent=1))
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return int(any(ratio < GOAL for ratio in ratios.values()))
+    return tell(spent, written, {"documents": len(planted), "found": found}, args.out)
 
 
 if __name__ == "__main__":

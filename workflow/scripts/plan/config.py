@@ -60,6 +60,11 @@ class Config:
         return frozenset(self.runs if chosen == "all" else chosen) - self.not_here
 
     @cached_property
+    def untrained(self) -> frozenset[str]:
+        """The runs whose pre-training has no step."""
+        return frozenset(name for name, run in self.runs.items() if run.get("schedule", {}).get("steps") == 0)
+
+    @cached_property
     def pretrained(self) -> list[str]:
         """The runs that are trained here; the others are somebody's checkpoints, or align words without a model."""
         return [name for name, run in self.runs.items() if run["kind"] == "pretrain"]

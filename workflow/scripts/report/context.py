@@ -55,7 +55,7 @@ def context_of(config: Config, scores_root: Path) -> Context:
         borrowed=borrowed,
         unselected=frozenset(config.runs) - config.selected - borrowed,
         absent=frozenset(config.not_here),
-        untrained=frozenset(name for name, run in config.runs.items() if run.get("schedule", {}).get("steps") == 0),
+        untrained=config.untrained,
         tasks={name: frozenset(task["settings"]) for name, task in config.tasks.items()},
     )
 

@@ -186,8 +186,7 @@ def find(tables: Mapping[str, dict], config: Config, scores: Path, trainings: Pa
 
 def floor(evidence: Evidence, task: Task) -> Reached | None:
     """The best encoder of random weights."""
-    config = evidence.config
-    runs = [run for run in config.selected if config.runs[run].get("schedule", {}).get("steps") == 0]
+    runs = sorted(evidence.config.selected & evidence.config.untrained)
     found = [one for run in runs if (one := reached(evidence, run, task))]
     return max(found, key=lambda one: one.mean, default=None)
 
