@@ -15,6 +15,7 @@ import plot_figure
 from common.errors import UserError
 from report.context import Context, load_context
 from report.figures import draw
+from report.ledger import AGREED, summary_lines
 from report.table_latex import render_latex
 from report.table_spec import load_spec
 from report.tables import build, column_setting
@@ -252,3 +253,13 @@ def test_at_paper_every_cell_has_a_run_or_says_why_it_has_none(repository, tmp_p
     told += r"|(run|task) [\w-]+ is not for scale paper: "
     assert [reason for reason in explained if not re.match(told, reason)] == []
     assert 5 < len(explained) < 30
+
+
+@needs_pdflatex
+def test_the_counts_of_claims_fit_their_page(tmp_path):
+    """With every verdict in use and the longest name of a row."""
+    counts = dict.fromkeys(AGREED, 61)
+    ledger = {"agree": ["mini", "mini-2"], "summary": [{"name": "mini and mini-2 agree, corrected", "counts": counts}]}
+    lines = [make_document.PREAMBLE, r"\begin{document}", *summary_lines(ledger), r"\end{document}", ""]
+    (tmp_path / "counts.tex").write_text("\n".join(lines), encoding="utf-8")
+    assert complaints(tmp_path / "counts.tex", tmp_path / "out") == ([], 1)

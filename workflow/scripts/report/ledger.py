@@ -251,6 +251,7 @@ def breakable(text: str) -> str:
 def summary_lines(ledger: dict) -> list[str]:
     verdicts = shown_verdicts(ledger)
     lines = [
+        r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}",
         r"\begin{tabular}{@{}l" + "r" * len(verdicts) + "@{}}",
         r"\toprule",
         " & ".join(["", *(latex.escape(verdict.removesuffix(" at this scale")) for verdict in verdicts)]) + r" \\",
@@ -258,7 +259,7 @@ def summary_lines(ledger: dict) -> list[str]:
     ]
     for row in ledger["summary"]:
         lines.append(" & ".join([latex.escape(row["name"]), *(str(row["counts"][v]) for v in verdicts)]) + r" \\")
-    return [*lines, r"\bottomrule", r"\end{tabular}", ""]
+    return [*lines, r"\bottomrule", r"\end{tabular}\par\endgroup", ""]
 
 
 def markdown(ledger: dict) -> str:
