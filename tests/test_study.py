@@ -31,6 +31,25 @@ def test_every_step_reads_what_is_there_by_then(whole):
     assert {path for path in made if "/scores/" in path} == set(all_score_paths(whole.config))
 
 
+def test_a_part_of_the_tasks_is_what_it_scores_and_the_training_is_the_same(whole):
+    few = study.Study(whole.config, ["xlm-align-base"], [2], ["/mirror"], 1, ["tatoeba", "word-alignment"])
+    all_of_it = study.Study(whole.config, ["xlm-align-base"], [2], ["/mirror"], 1)
+    made = reads_what_is_there(few)
+    wanted = {path for path in reads_what_is_there(all_of_it) if "/scores/" in path}
+    kept = {path for path in wanted if {"tatoeba", "word-alignment"} & set(Path(path).parts)}
+    assert {path for path in made if "/scores/" in path} == kept and 0 < len(kept) < len(wanted)
+    trained = [[step for step in one.steps() if step.script == "pretrain"] for one in (few, all_of_it)]
+    assert trained[0] == trained[1] and len(trained[0]) == 2
+
+
+@pytest.mark.parametrize("flag", ["--runs", "--tasks"])
+def test_a_name_that_is_not_known_is_refused(monkeypatch, repository, flag):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["study", flag, "tatoba", "--list"])
+    with pytest.raises(UserError, match=f"{flag}: 'tatoba' is no file of config/"):
+        study.main()
+
+
 def reads_what_is_there(whole: study.Study) -> set[str]:
     made, known = set(), {"--out", "--counts", "--rejects", "--signatures", "--log-json", "--cost", "--dev-json"}
     for step in whole.steps():

@@ -54,9 +54,19 @@ class Step(NamedTuple):
 class Study:
     """The steps of a scale, in an order in which each finds what it reads."""
 
-    def __init__(self, config: Config, runs: list[str], seeds: list[int], mirrors: list[str], threads: int):
+    def __init__(
+        self,
+        config: Config,
+        runs: list[str],
+        seeds: list[int],
+        mirrors: list[str],
+        threads: int,
+        tasks: list[str] | None = None,
+    ):
         self.config, self.seeds, self.mirrors, self.threads = config, seeds, mirrors, threads
-        self.needs = [need for need in all_needs(config) if need[0] in runs]
+        self.needs = [
+            (run, task, job) for run, task, job in all_needs(config) if run in runs and (tasks is None or task in tasks)
+        ]
         self.runs = with_ancestors(config, [*runs, *(run for run, _, _ in self.needs)])
         self.runs.sort(key=lambda run: len(self.lineage(run)))
         self.at = f"results/{config.scale_name}"
@@ -261,6 +271,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     parser.add_argument("--runs", help="a part of the scale's runs, joined by commas")
     parser.add_argument("--seeds", help="a part of the scale's seeds, joined by commas")
+    parser.add_argument("--tasks", help="a part of the tasks, joined by commas; another time adds the others")
     parser.add_argument("--mirror", action="append", default=[], help="a folder of downloads; may stand several times")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of a training (default: %(default)s)")
     parser.add_argument("--budget", type=float, help="seconds after which nothing new begins")
@@ -275,7 +286,11 @@ def main() -> None:
         if run not in config.runs:
             raise UserError(f"--runs: {run!r} is no file of config/runs")
     seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else config.seeds
-    study = Study(config, [trained_run(config, run) for run in runs], seeds, args.mirror, args.threads)
+    tasks = args.tasks.split(",") if args.tasks else None
+    for task in tasks or []:
+        if task not in config.tasks:
+            raise UserError(f"--tasks: {task!r} is no file of config/tasks")
+    study = Study(config, [trained_run(config, run) for run in runs], seeds, args.mirror, args.threads, tasks)
     begin, made = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": str(args.threads)}
     if args.device == "cpu":
