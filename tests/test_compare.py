@@ -9,7 +9,7 @@ import pytest
 import compare
 import made_up
 from plan.load import load_config
-from plan.runs import resolve_run
+from plan.runs import pretrain_seed, resolve_run
 
 
 def test_what_differs_is_said_by_key_and_objectives_by_name(repository):
@@ -30,16 +30,40 @@ def test_a_difference_is_paired_by_seed_with_students_interval():
     assert compare.difference(a, {9: 51.0})[2] == 0
 
 
-def test_scores_are_means_over_languages_without_layers_and_single_directions(tmp_path):
+def test_scores_are_means_over_other_languages_without_curves_and_single_directions(tmp_path, repository):
+    config = load_config(repository, {"scale": "mini"})
     entries = [
-        made_up.entry("de", 40.0), made_up.entry("en", 90.0), made_up.entry("en", 1.0, "accuracy", layer=2),
-        made_up.entry("en", 7.0, direction="en-xx"), made_up.entry("fr", 50.0, direction="both"),
+        made_up.entry("de", 40.0), made_up.entry("en", 90.0), made_up.entry("de", 1.0, "accuracy-by-layer", layer=2),
+        made_up.entry("fr", 7.0, direction="en-xx"), made_up.entry("fr", 50.0, layer=3, direction="both"),
     ]  # fmt: skip
     made_up.write_score(tmp_path, "xlm", "xnli", "cross-lingual-transfer", 1, entries)
-    found = compare.scores_of(tmp_path / "xlm")
-    assert found == {("xnli", "cross-lingual-transfer", "accuracy"): {1: 60.0}}
+    found = compare.scores_of(config, tmp_path / "xlm")
+    assert found == {("xnli", "cross-lingual-transfer", "accuracy"): {1: 45.0}}
     [row] = compare.score_rows(found, {})
-    assert row == ["xnli cross-lingual-transfer accuracy", "60.0 (1)", "--", ""]
+    assert row == ["xnli cross-lingual-transfer accuracy", "45.0 (1)", "--", ""]
+
+
+def test_a_second_fine_tuning_is_no_second_pre_training(tmp_path, repository):
+    config = load_config(repository, {"scale": "mini"})
+    again = 1 + config.scale["pretrain_seeds"]
+    assert pretrain_seed(config, again, "xlm") == 1
+    for seed, value in ((1, 40.0), (again, 50.0)):
+        made_up.write_score(tmp_path, "xlm", "xnli", "zero-shot", seed, [made_up.entry("de", value)])
+    assert compare.scores_of(config, tmp_path / "xlm") == {("xnli", "zero-shot", "accuracy"): {1: 45.0}}
+
+
+@pytest.mark.parametrize("run", ["xlm-r", "ppa-250k"])
+def test_every_task_of_the_reference_is_compared(repository, run):
+    """By another way through the same files: of every task the entries that are of no single layer and direction."""
+    config = load_config(repository, {"scale": "real"})
+    folder = repository / "reference/scores/real" / run
+    found = compare.scores_of(config, folder)
+    assert {task for task, _, _ in found} == {path.name for path in folder.iterdir()}
+    for (task, setting, metric), own in found.items():
+        for seed, value in own.items():
+            entries = json.loads((folder / task / setting / f"seed-{seed}.json").read_text(encoding="utf-8"))["scores"]
+            values = [one["value"] for one in entries if one["metric"] == metric and one["language"] != "en"]
+            assert value == pytest.approx(sum(values) / len(values)), (task, setting, metric, seed)
 
 
 def test_cost_is_the_mean_over_seeds(tmp_path):

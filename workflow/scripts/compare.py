@@ -3,9 +3,9 @@
     make compare A=xlm B=xlm-r
     python workflow/scripts/compare.py xlm xlm-r --config scale=mini scores_from=reference
 
-Scores are those that are there, of this scale; each is the mean over its languages. B minus A is paired by seed, with
-the 95 % interval of Student's t where there are three seeds or more: of seeds alone, for these test items. Where runs
-are trained in several folders, --scores reads the second run of another one.
+Scores are those that are there, of this scale; each is the mean over its languages other than English. B minus A is
+paired by pre-training, with the 95 % interval of Student's t where there are three or more: of pre-trainings alone, for
+these test items. Where runs are trained in several folders, --scores reads the second run of another one.
 """
 
 import argparse
@@ -24,11 +24,13 @@ from plan.config import Config
 from plan.evidence import evidence, trainings_of
 from plan.load import load_config
 from plan.needs import canonical_run
-from plan.runs import resolve_run
+from plan.runs import pretrain_seed, resolve_run
 from report.intervals import quantile_of_t
+from report.scores import ENGLISH, group_paths, load_results
 
 Key = tuple[str, str, str]  # task, setting, metric
-FEWEST = 3  # seeds: below, a deviation says nothing
+CURVE = "-by-"  # in the name of a metric of one layer or one update
+FEWEST = 3  # pre-trainings: below, a deviation says nothing
 OWN = ("name", "paper")  # keys that differ in every run
 
 
@@ -55,23 +57,25 @@ def differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
     return found
 
 
-def scores_of(folder: Path) -> dict[Key, dict[int, float]]:
-    """Of every task, setting and metric the mean over languages by seed; of retrieval both directions together."""
-    found: dict[Key, dict[int, float]] = {}
-    for path in sorted(folder.glob("*/*/seed-*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        values: dict[str, list[float]] = {}
-        for entry in content["scores"]:
-            if entry.get("layer") is None and entry.get("direction") in (None, "both"):
-                values.setdefault(entry["metric"], []).append(entry["value"])
-        for metric, own in values.items():
-            key = (content["task"], content["setting"], metric)
-            found.setdefault(key, {})[content["seed"]] = statistics.fmean(own)
-    return found
+def scores_of(config: Config, folder: Path) -> dict[Key, dict[int, float]]:
+    """Of every task, setting and metric, by pre-training, the mean over the languages other than English and over the
+    fine-tunings of that pre-training, which are no further evidence of the method."""
+    found: dict[Key, dict[int, list[float]]] = {}
+    files = group_paths(folder.glob("*/*/seed-*.json"))
+    for (run, task, setting), paths in sorted(files.items()):
+        results = load_results(paths, config.scale_name)
+        metrics = {score.metric for scores in results.by_seed.values() for score in scores}
+        for metric in sorted(metric for metric in metrics if CURVE not in metric):
+            languages = results.languages(metric)
+            others = [language for language in languages if language != ENGLISH] or languages
+            of_training = found.setdefault((task, setting, metric), {})
+            for seed, value in results.average_values(others, metric).items():
+                of_training.setdefault(pretrain_seed(config, seed, run), []).append(value)
+    return {key: {training: statistics.fmean(of) for training, of in own.items()} for key, own in found.items()}
 
 
 def difference(a: dict[int, float], b: dict[int, float]) -> tuple[float, float | None, int]:
-    """Mean of B minus A over the seeds that both have, half the width of its interval, and how many seeds."""
+    """Mean of B minus A over the pre-trainings that both have, half the width of its interval, and how many."""
     seeds = sorted(a.keys() & b.keys())
     each = [b[seed] - a[seed] for seed in seeds]
     if not each:
@@ -118,7 +122,7 @@ def main() -> None:
     root = Path(evidence(config, "scores"))
     roots = (root, arguments.scores or root)
     folders = [folder / canonical_run(config, name) for folder, name in zip(roots, names, strict=True)]
-    scores = [scores_of(folder) for folder in folders]
+    scores = [scores_of(config, folder) for folder in folders]
     if not any(scores):
         raise UserError(
             f"{folders[0]} and {folders[1]}: no scores yet; those of reference/: CONFIG=scores_from=reference"
@@ -126,7 +130,7 @@ def main() -> None:
     differing = differences(*(resolve_run(config, name) for name in names))
     print(f"Scale {config.scale_name}. What differs of the runs:\n")
     print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")
-    print("\nScores, mean over languages (seeds); the difference by seed, ± half of its 95 % interval:\n")
+    print("\nScores, mean over languages other than English (pre-trainings); B - A, ± half its 95 % interval:\n")
     print(lined_up([["task, setting, metric", *names, f"{names[1]} - {names[0]}"], *score_rows(*scores)]))
     trainings = [map(Path, trainings_of(config, name).values()) for name in names]
     print("\nCost of pre-training, without that of runs it starts from:\n")
