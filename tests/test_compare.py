@@ -1,15 +1,21 @@
 """Two runs side by side: what differs, scores paired by seed, and the interval against a textbook's."""
 
+import contextlib
 import json
 import math
-from pathlib import Path
+import shutil
+import sys
 
 import pytest
+import yaml
 
 import compare
 import made_up
+from common.errors import UserError
 from plan.load import load_config
+from plan.recipes import recipe_key, recipe_of, resolve_recipe
 from plan.runs import pretrain_seed, resolve_run
+from report.trainings import Training
 
 
 def test_what_differs_is_said_by_key_and_objectives_by_name(repository):
@@ -37,7 +43,7 @@ def test_scores_are_means_over_other_languages_without_curves_and_single_directi
         made_up.entry("fr", 7.0, direction="en-xx"), made_up.entry("fr", 50.0, layer=3, direction="both"),
     ]  # fmt: skip
     made_up.write_score(tmp_path, "xlm", "xnli", "cross-lingual-transfer", 1, entries)
-    found = compare.scores_of(config, tmp_path / "xlm")
+    found = compare.scores_of(config, tmp_path / "xlm", of_today=False)
     assert found == {("xnli", "cross-lingual-transfer", "accuracy"): {1: 45.0}}
     [row] = compare.score_rows(found, {})
     assert row == ["xnli cross-lingual-transfer accuracy", "45.0 (1)", "--", ""]
@@ -49,13 +55,13 @@ def test_a_second_fine_tuning_is_no_second_pre_training(tmp_path, repository):
     assert pretrain_seed(config, again, "xlm") == 1
     for seed, value in ((1, 40.0), (again, 50.0)):
         made_up.write_score(tmp_path, "xlm", "xnli", "zero-shot", seed, [made_up.entry("de", value)])
-    assert compare.scores_of(config, tmp_path / "xlm") == {("xnli", "zero-shot", "accuracy"): {1: 45.0}}
+    assert compare.scores_of(config, tmp_path / "xlm", of_today=False) == {("xnli", "zero-shot", "accuracy"): {1: 45.0}}
 
 
 @pytest.mark.parametrize("run", ["xlm-r", "ppa-250k"])
 def test_every_task_of_the_reference_is_compared(repository, run):
     """By another way through the same files: of every task the entries that are of no single layer and direction."""
-    config = load_config(repository, {"scale": "real"})
+    config = load_config(repository, {"scale": "real", "scores_from": "reference"})
     folder = repository / "reference/scores/real" / run
     found = compare.scores_of(config, folder)
     assert {task for task, _, _ in found} == {path.name for path in folder.iterdir()}
@@ -66,11 +72,53 @@ def test_every_task_of_the_reference_is_compared(repository, run):
             assert value == pytest.approx(sum(values) / len(values)), (task, setting, metric, seed)
 
 
-def test_cost_is_the_mean_over_seeds(tmp_path):
-    files = []
-    for seed, seconds in ((1, 10.0), (2, 30.0)):
-        files.append(Path(tmp_path, f"seed-{seed}.json"))
-        cost = {"steps": 5, "tokens": 100, "flops": 2.0e9, "seconds": seconds}
-        files[-1].write_text(json.dumps({"cost": cost}))
-    rows = {row[0]: row[1:] for row in compare.cost_rows([files, [tmp_path / "none.json"]])}
+def test_a_difference_says_where_it_rests_on_fewer_pre_trainings_than_the_means():
+    key = ("xnli", "zero-shot", "accuracy")
+    [row] = compare.score_rows({key: {1: 40.0, 2: 50.0}}, {key: {1: 41.0}})
+    assert row[1:] == ["45.0 (2)", "41.0 (1)", "+1.0 (1)"]
+    [row] = compare.score_rows({key: {1: 40.0}}, {key: {1: 41.0}})
+    assert row[1:] == ["40.0 (1)", "41.0 (1)", "+1.0"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_scores_and_costs_of_another_configuration_are_left_out(repository, tmp_path, capsys, kept):
+    """Of the reference, and of results/ with the recipe beside them."""
+    settings = {"scale": "real", **({"scores_from": "reference"} if kept else {})}
+    shutil.copytree(repository / "config", tmp_path / "config")
+    (tmp_path / "reference").symlink_to(repository / "reference")
+    config = load_config(tmp_path, settings)
+    folder = tmp_path / "reference/scores/real/ppa-250k"
+    if not kept:
+        folder = tmp_path / "results/real/scores/ppa-250k"
+        shutil.copytree(repository / "reference/scores/real/ppa-250k", folder)
+        shutil.copytree(repository / "reference/trainings/real", tmp_path / "results/real/trainings")
+        for need in {(path.parent.parent.name, path.parent.name) for path in folder.glob("*/*/seed-*.json")}:
+            recipe = tmp_path / f"results/real/recipes/{recipe_key(config, 'ppa-250k', *need)}.yaml"
+            recipe.parent.mkdir(parents=True, exist_ok=True)
+            resolved = resolve_recipe(config, *need, recipe_of(config, "ppa-250k"))
+            recipe.write_text(yaml.safe_dump(resolved, sort_keys=False), encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        assert compare.scores_of(config, folder) and capsys.readouterr().out == ""
+        assert len(compare.trained(config, "ppa-250k")) >= 1
+        run = tmp_path / "config/runs/ppa-250k.yaml"
+        run.write_text(run.read_text(encoding="utf-8").replace("temperature: 0.05", "temperature: 0.5"), "utf-8")
+        other = load_config(tmp_path, settings)
+        assert compare.scores_of(other, folder) == {}
+        number = len(list(folder.glob("*/*/seed-*.json")))
+        assert f"Left out: {number} scores of another configuration than today's" in capsys.readouterr().out
+        assert compare.scores_of(other, folder, of_today=False)
+        assert compare.trained(other, "ppa-250k") == []
+
+
+def test_a_folder_of_scores_without_the_second_run_is_refused(repository, tmp_path, monkeypatch):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["compare", "xlm-r", "xlm", "--config", "scale=real", "--scores", str(tmp_path)])
+    with pytest.raises(UserError, match="has no folder xlm"):
+        compare.main()
+
+
+def test_cost_is_the_mean_over_seeds():
+    cost = {"steps": 5, "tokens": 100, "flops": 2.0e9}
+    two = [Training("xlm", seed, "", {**cost, "seconds": seconds}, {}) for seed, seconds in ((1, 10.0), (2, 30.0))]
+    rows = {row[0]: row[1:] for row in compare.cost_rows([two, []])}
     assert rows == {"steps": ["5", "--"], "tokens": ["100", "--"], "FLOPs": ["2e+09", "--"], "seconds": ["20", "--"]}

@@ -3,9 +3,10 @@
     make compare A=xlm B=xlm-r
     python workflow/scripts/compare.py xlm xlm-r --config scale=mini scores_from=reference
 
-Scores are those that are there, of this scale; each is the mean over its languages other than English. B minus A is
-paired by pre-training, with the 95 % interval of Student's t where there are three or more: of pre-trainings alone, for
-these test items. Where runs are trained in several folders, --scores reads the second run of another one.
+Scores are those that are there, of this scale and of today's configuration; each is the mean over its languages other
+than English. B minus A is over the pre-trainings that both have, paired, with the 95 % interval of Student's t where
+there are three or more: of pre-trainings alone, for these test items. Where runs are trained in several folders,
+--scores reads those of the second run in another one, whatever the configuration there was.
 """
 
 import argparse
@@ -21,12 +22,13 @@ from common.columns import lined_up
 from common.errors import UserError, run_main
 from common.yamlfiles import check_known
 from plan.config import Config
-from plan.evidence import evidence, trainings_of
+from plan.evidence import evidence, is_current, stale, trainings_of
 from plan.load import load_config
 from plan.needs import canonical_run
-from plan.runs import pretrain_seed, resolve_run
+from plan.runs import hash_of, pretrain_seed, resolve_run
 from report.intervals import quantile_of_t
-from report.scores import ENGLISH, group_paths, load_results
+from report.scores import ENGLISH, group_paths, load_results, read_content
+from report.trainings import Training, read_training
 
 Key = tuple[str, str, str]  # task, setting, metric
 CURVE = "-by-"  # in the name of a metric of one layer or one update
@@ -57,11 +59,21 @@ def differences(a: dict, b: dict) -> list[tuple[str, str, str]]:
     return found
 
 
-def scores_of(config: Config, folder: Path) -> dict[Key, dict[int, float]]:
+def outdated(config: Config, path: Path) -> bool:
+    """Is this score of another run, recipe or task than the configuration has today?"""
+    if config.from_reference:
+        return not is_current(config, path.absolute())
+    return stale(config, read_content(path, config.scale_name), Path("results", config.scale_name)) is not None
+
+
+def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, dict[int, float]]:
     """Of every task, setting and metric, by pre-training, the mean over the languages other than English and over the
     fine-tunings of that pre-training, which are no further evidence of the method."""
     found: dict[Key, dict[int, list[float]]] = {}
-    files = group_paths(folder.glob("*/*/seed-*.json"))
+    paths = sorted(folder.glob("*/*/seed-*.json"))
+    if left_out := [path for path in paths if of_today and outdated(config, path)]:
+        print(f"Left out: {len(left_out)} scores of another configuration than today's, {left_out[0]} the first.\n")
+    files = group_paths(path for path in paths if path not in left_out)
     for (run, task, setting), paths in sorted(files.items()):
         results = load_results(paths, config.scale_name)
         metrics = {score.metric for scores in results.by_seed.values() for score in scores}
@@ -95,13 +107,21 @@ def score_rows(a: dict[Key, dict[int, float]], b: dict[Key, dict[int, float]]) -
         of_a, of_b = a.get(key, {}), b.get(key, {})
         value, half, seeds = difference(of_a, of_b)
         shown = "" if not seeds else f"{value:+.1f}" + (f" ± {half:.1f}" if half is not None else "")
+        shown += f" ({seeds})" if seeds and {len(of_a), len(of_b)} != {seeds} else ""
         rows.append([" ".join(key), mean(of_a), mean(of_b), shown])
     return rows
 
 
-def cost_rows(files: Iterable[Iterable[Path]]) -> list[list[str]]:
+def trained(config: Config, name: str) -> list[Training]:
+    """The pre-trainings of a run that are there, as the configuration has it today."""
+    paths = [Path(path) for path in trainings_of(config, name).values() if Path(path).exists()]
+    found = [read_training(path, config.scale_name) for path in paths]
+    return [one for one in found if hash_of(config, one.run)[:16] == one.run_hash]
+
+
+def cost_rows(trainings: Iterable[list[Training]]) -> list[list[str]]:
     """Means over seeds of what the pre-trainings took, the run's own alone."""
-    costs = [[json.loads(path.read_text(encoding="utf-8"))["cost"] for path in own if path.exists()] for own in files]
+    costs = [[one.cost for one in own] for own in trainings]
     rows = []
     for key, words in (("steps", "steps"), ("tokens", "tokens"), ("flops", "FLOPs"), ("seconds", "seconds")):
         rows.append([words, *(f"{statistics.fmean(one[key] for one in own):.3g}" if own else "--" for own in costs)])
@@ -122,7 +142,9 @@ def main() -> None:
     root = Path(evidence(config, "scores"))
     roots = (root, arguments.scores or root)
     folders = [folder / canonical_run(config, name) for folder, name in zip(roots, names, strict=True)]
-    scores = [scores_of(config, folder) for folder in folders]
+    if arguments.scores and not folders[1].is_dir():
+        raise UserError(f"--scores {arguments.scores}: has no folder {folders[1].name}; give that of the runs' folders")
+    scores = [scores_of(config, folders[0]), scores_of(config, folders[1], of_today=not arguments.scores)]
     if not any(scores):
         raise UserError(
             f"{folders[0]} and {folders[1]}: no scores yet; those of reference/: CONFIG=scores_from=reference"
@@ -130,12 +152,16 @@ def main() -> None:
     differing = differences(*(resolve_run(config, name) for name in names))
     print(f"Scale {config.scale_name}. What differs of the runs:\n")
     print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")
-    print("\nScores, mean over languages other than English (pre-trainings); B - A, ± half its 95 % interval:\n")
+    print("\nScores, mean over languages other than English (pre-trainings); the difference over those that both have,")
+    print("from three on ± half of its 95 % interval:\n")
     print(lined_up([["task, setting, metric", *names, f"{names[1]} - {names[0]}"], *score_rows(*scores)]))
-    trainings = [map(Path, trainings_of(config, name).values()) for name in names]
+    trainings = [trained(config, name) for name in names]
     print("\nCost of pre-training, without that of runs it starts from:\n")
     print(lined_up([["", *names], *cost_rows(trainings)]))
-    print(f"\nCurves: make train RUN={names[0]}, and results/{config.scale_name}/runs/<run>/training.png")
+    print(
+        f"\nCurves: make train RUN={names[0]} SCALE={config.scale_name}, and "
+        f"results/{config.scale_name}/runs/<run>/training.png"
+    )
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ from pathlib import Path
 
 from common.atomic import atomic_path, write_json, write_text
 from common.errors import UserError, run_main
-from common.identity import digest, run_hash
-from common.yamlfiles import read_yaml
+from common.identity import run_hash
 from plan.claimed import all_needs
 from plan.config import Config
-from plan.evidence import is_current, score_hash, seeds_of
+from plan.evidence import is_current, seeds_of, stale
 from plan.load import load_config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import resolve_run
@@ -30,21 +29,6 @@ from report.scores import group_paths, read_content, scores_of
 from report.trainings import read_training
 
 COLUMNS = ("scale", "run", "scores", "trainings", "commits", "torch", "machine", "first", "last")
-
-
-def stale(config: Config, content: dict, results: Path) -> str | None:
-    """Why a score is none of today's configuration; None where it is."""
-    run, task, setting = (content[key] for key in ("run", "task", "setting"))
-    if content["task_version"] != (version := config.tasks[task]["version"]):
-        return f"of version {content['task_version']} of {task}, which is at {version}"
-    if content["run_hash"] != (current := score_hash(config, run, task, setting)):
-        return f"of another {run} ({content['run_hash']}) than config/runs and the scale have today ({current})"
-    recipe = results / f"recipes/{recipe_key(config, run, task, setting)}.yaml"
-    if not recipe.exists():
-        return f"{recipe}, the recipe that it was made by, is not there"
-    if digest(read_yaml(recipe, str(recipe)))[:16] != recipe_digest(config, run, task, setting):
-        return f"of another recipe than config/tasks/{task}.yaml and the scale have today"
-    return None
 
 
 def finished(config: Config, results: Path) -> Iterator[tuple[Path, Path, dict]]:

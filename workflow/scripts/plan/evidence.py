@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.identity import run_hash
+from common.identity import digest, run_hash
+from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import hash_of, pretrain_seed, resolve_run, trained_run
@@ -82,6 +83,21 @@ def is_current(config: Config, path: str | Path) -> bool:
     said.append(_reference_recipes(recipes, recipes.stat().st_mtime_ns).get(recipe_key(config, run, task, job)))
     today = (score_hash(config, run, task, job), config.tasks[task]["version"], recipe_digest(config, run, task, job))
     return said == [*today]
+
+
+def stale(config: Config, content: dict, results: Path) -> str | None:
+    """Why a score is none of today's configuration; None where it is."""
+    run, task, setting = (content[key] for key in ("run", "task", "setting"))
+    if content["task_version"] != (version := config.tasks[task]["version"]):
+        return f"of version {content['task_version']} of {task}, which is at {version}"
+    if content["run_hash"] != (current := score_hash(config, run, task, setting)):
+        return f"of another {run} ({content['run_hash']}) than config/runs and the scale have today ({current})"
+    recipe = results / f"recipes/{recipe_key(config, run, task, setting)}.yaml"
+    if not recipe.exists():
+        return f"{recipe}, the recipe that it was made by, is not there"
+    if digest(read_yaml(recipe, str(recipe)))[:16] != recipe_digest(config, run, task, setting):
+        return f"of another recipe than config/tasks/{task}.yaml and the scale have today"
+    return None
 
 
 def score_hash(config: Config, run: str, task: str, job: str) -> str:
