@@ -50,6 +50,22 @@ def test_a_name_that_is_not_known_is_refused(monkeypatch, repository, flag):
         study.main()
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--tasks", "xnli"], "--tasks xnli: nothing to score at scale real: its training text is not among"),
+        (["--tasks", "tatoeba", "--runs", "fast-align"], "--tasks tatoeba: nothing to score at scale real: no table"),
+        (["--runs", "xlm-e-deep"], "--runs xlm-e-deep: nothing to score at scale real: it is not among the scale's"),
+        (["--runs", "xlm-r,fast-align", "--tasks", "tatoeba"], "--runs fast-align: nothing to score"),
+    ],
+)
+def test_what_would_be_trained_and_not_scored_is_refused(monkeypatch, repository, asked, said):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["study", *asked, "--list"])
+    with pytest.raises(UserError, match=said):
+        study.main()
+
+
 def reads_what_is_there(whole: study.Study) -> set[str]:
     made, known = set(), {"--out", "--counts", "--rejects", "--signatures", "--log-json", "--cost", "--dev-json"}
     for step in whole.steps():

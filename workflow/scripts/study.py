@@ -244,6 +244,21 @@ class Study:
         return [f"{self.at}/corpus/{stem}.clean.{suffix}.zst" for stem, suffix in self.texts(mono, bitext)]
 
 
+def check_wanted(study: Study, runs: list[str], tasks: list[str]) -> None:
+    """Refuse a run or task of which nothing would be scored, before it is trained for nothing."""
+    config, scored = study.config, {name for run, task, _ in study.needs for name in (run, task)}
+    for task in tasks:
+        if task not in scored:
+            reason = config.scale.get("left_out", {}).get(task, "no table shows it of these runs")
+            raise UserError(f"--tasks {task}: nothing to score at scale {config.scale_name}: {reason}")
+    for run in runs:
+        if trained_run(config, run) not in scored:
+            raise UserError(
+                f"--runs {run}: nothing to score at scale {config.scale_name}: it is not among the scale's runs, or no "
+                "table shows it on these tasks"
+            )
+
+
 def carry_out(step: Step, log: Path, seconds: float | None, environment: dict[str, str]) -> bool:
     """Run a step, its output into `log`; False where its time is over and it saved what it had."""
     own = step.arguments + (["--budget", str(int(seconds))] if seconds and step.script == "pretrain" else [])
@@ -291,6 +306,7 @@ def main() -> None:
         if task not in config.tasks:
             raise UserError(f"--tasks: {task!r} is no file of config/tasks")
     study = Study(config, [trained_run(config, run) for run in runs], seeds, args.mirror, args.threads, tasks)
+    check_wanted(study, runs, tasks or [])
     begin, made = time.monotonic(), 0
     environment = os.environ | {"OMP_NUM_THREADS": str(args.threads)}
     if args.device == "cpu":
