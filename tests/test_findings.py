@@ -1,5 +1,6 @@
 """What the page says of methods: derived from scores alone, corrected, and silent where there is too little."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -87,10 +88,67 @@ def test_each_p_is_corrected_for_all_comparisons(config, scores):
     assert max(pair.adjusted for pair in pairs) == pytest.approx(max(pair.p for pair in pairs))
 
 
-def test_what_reads_sentence_pairs_and_what_it_costs(config):
-    plain, pairs, goes_on = (findings.describe(config, run, run) for run in ("xlm-r", "xlm", "xlm-r-continued"))
+def write_tatoeba(scores: Path, config, of_runs: dict[str, float]) -> None:
+    for run, value in of_runs.items():
+        for seed in made_up.SEEDS:
+            entries = [made_up.entry(code, value, chance=1.0) for code in made_up.LANGUAGES if code != "en"]
+            made_up.write_score(scores, run, "tatoeba", "zero-shot-retrieval", seed, entries, config=config)
+
+
+def test_where_two_have_the_same_or_none_is_above_chance_there_is_no_best(config, tmp_path):
+    write_tatoeba(tmp_path, config, {"xlm": 2.0, "infoxlm-base": 2.5, "xlm-r": 9.0, "mbert": 9.0, "veco-large": 1.0})
+    one = found(config, tmp_path)
+    [task] = one.tasks
+    assert one.chance[task] == 1.0
+    assert one.best(task, parallel=False) is None, "two have it"
+    assert one.best(task, parallel=True) == "infoxlm-base", "more than a point above chance"
+    write_tatoeba(tmp_path, config, {"infoxlm-base": 2.0, "xlm": 1.9, "xlm-r": 1.4, "mbert": 1.3})
+    one = found(config, tmp_path)
+    assert one.best(task, parallel=True) is None and one.best(task) is None and one.cheapest(task, 5.0) is None
+    page = findings_html.findings_html(one, None, config.tie, [])
+    assert "none of 3" in page and "none of 2" in page and ">1.0</td>" in page
+
+
+def test_wins_are_counted_where_all_methods_have_a_score(config, scores):
+    """InfoXLM has one score, of Tatoeba: XLM's best elsewhere is the best of one of two, and no win."""
+    write_tatoeba(scores, config, {"infoxlm-base": 99.0})
+    one = found(config, scores)
+    tasks = by_heading(one)
+    assert one.of_all(True) == [tasks["Tatoeba"]] and one.best(tasks["XNLI"], True) == "xlm"
+    words = findings_html.method_leads(one)[0]
+    assert words.startswith("With sentence pairs, the best on average, of the 1 tasks that all 2 methods have: ")
+    assert "InfoXLM (with XLCO)</strong> in 1." in words and "TLM" not in words
+    assert "of 1 of 2 methods; " in findings_html.findings_html(one, None, config.tie, [])
+
+
+def test_costs_are_those_that_trainings_counted(config, scores, repository):
+    """Where the records are there, and with all that a run starts from; the configuration's are of full rows."""
+    kept = load_config(repository, {"scale": "real", "scores_from": "reference"})
+    folder = repository / "reference/trainings/real"
+    evidence = findings.Evidence(kept, repository / "reference/scores/real", folder)
+    for run, lineage in (("xlm", ["xlm"]), ("ppa-250k", ["mbert", "ppa-250k"])):
+        counted = findings.describe(evidence, run, run)
+        own = [json.loads((folder / name / "seed-1.json").read_text())["cost"]["flops"] for name in lineage]
+        estimate = findings.flops_with_start(kept, run)
+        assert counted.counted and counted.flops == pytest.approx(sum(own), rel=0.02) and counted.flops < estimate
+    nowhere = findings.Evidence(kept, folder, folder / "none")
+    guessed = findings.describe(nowhere, "xlm", "xlm")
+    assert not guessed.counted and guessed.flops == findings.flops_with_start(kept, "xlm")
+
+
+def test_the_lead_says_for_how_many_claims_it_corrects_and_how_narrowly_they_stand():
+    p_values = {"a": 0.0495, "b": 0.01, "c": 0.2, "d": None}
+    claims = [{"by_scale": {"mini": {"p_adjusted": p}}} for p in p_values.values()] + [{"by_scale": {}}]
+    words = findings_html.corrected_words({"claims": claims}, "mini")
+    assert words == " Corrected for the 3 that have a test, 2 still stand, the weakest with a corrected p of 0.0495."
+    assert findings_html.corrected_words({"claims": claims}, "real") == ""
+
+
+def test_what_reads_sentence_pairs_and_what_it_costs(config, tmp_path):
+    evidence = findings.Evidence(config, tmp_path, tmp_path)
+    plain, pairs, goes_on = (findings.describe(evidence, run, run) for run in ("xlm-r", "xlm", "xlm-r-continued"))
     assert (plain.parallel, pairs.parallel, goes_on.parallel) == (False, True, False)
-    assert findings.describe(config, "random-init", "").flops == 0
+    assert findings.describe(evidence, "random-init", "").flops == 0
     assert goes_on.flops > plain.flops > 0, "a run costs what it starts from, too"
 
 

@@ -8,6 +8,7 @@ or task of these findings.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
@@ -20,7 +21,7 @@ from report.comparison_cells import at_scale, flops_of_ours
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of
 from report.table_spec import LESS_IS_BETTER
-from report.tables import column_setting
+from report.tables import NOT_LEARNT, column_setting
 
 METHODS, BY_TASK = "parallax/methods", "parallax/tasks-"
 
@@ -43,6 +44,7 @@ class Method:
     label: str
     parallel: bool  # reads sentence pairs, or goes on from a run that does
     flops: float | None  # of its training with all that it starts from; None where nobody can count them
+    counted: bool = True  # while it was trained, mean over pre-trainings; otherwise from the configuration
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Findings:
     scores: Mapping[Task, Mapping[str, Reached]]  # run -> what it reaches, the best first
     pairs: Mapping[tuple[Task, str, str], Ahead]
     untrained: Mapping[Task, Reached]  # an encoder of random weights, where it has a score
+    chance: Mapping[Task, float]  # with the sign of a score; no key where a task has none
 
     def ahead(self, task: Task, run: str, other: str) -> tuple[float, tuple[float, float] | None, Ahead] | None:
         if one := self.pairs.get((task, run, other)):
@@ -86,10 +89,21 @@ class Findings:
             return *one.turned(), one
         return None
 
+    def tried(self, task: Task, parallel: bool | None = None) -> list[str]:
+        """Those with a score, of those that read sentence pairs or of those that do not, the best on average first."""
+        return [run for run in self.scores[task] if parallel is None or self.methods[run].parallel == parallel]
+
     def best(self, task: Task, parallel: bool | None = None) -> str | None:
-        """The run with the highest mean, of those that read sentence pairs or of those that do not."""
-        runs = [run for run in self.scores[task] if parallel is None or self.methods[run].parallel == parallel]
-        return runs[0] if runs else None
+        """The run with the highest mean; none where that is no better than chance, or two have it."""
+        runs, means = self.tried(task, parallel), self.scores[task]
+        if not runs or means[runs[0]].mean <= self.chance.get(task, -inf) + NOT_LEARNT:
+            return None
+        return None if len(runs) > 1 and means[runs[1]].mean == means[runs[0]].mean else runs[0]
+
+    def of_all(self, parallel: bool) -> list[Task]:
+        """The tasks that every method of its kind has a score of: only there is the best the best of all."""
+        every = sum(method.parallel == parallel for method in self.methods.values())
+        return [task for task in self.tasks if len(self.tried(task, parallel)) == every]
 
     def beaten(self, task: Task, run: str) -> list[str]:
         """Whom it is ahead of, corrected for all that was compared."""
@@ -99,7 +113,7 @@ class Findings:
     def cheapest(self, task: Task, points: float) -> str | None:
         """Of those whose mean is so close to the best the one that costs least."""
         means = self.scores[task]
-        if not means:
+        if self.best(task) is None:
             return None
         near = [run for run in means if means[run].mean >= next(iter(means.values())).mean - points]
         priced = [run for run in near if self.methods[run].flops is not None]
@@ -125,9 +139,13 @@ def find_tasks(tables: Mapping[str, dict], config: Config, runs: Iterable[str]) 
     return list(found.values())
 
 
-def describe(config: Config, run: str, label: str) -> Method:
+def describe(evidence: Evidence, run: str, label: str) -> Method:
+    config = evidence.config
     objectives = [one["name"] for name in lineage(config, run) for one in config.runs[name].get("objectives", [])]
-    return Method(run, label, any(reads_pairs(name) for name in objectives), flops_with_start(config, run))
+    parallel = any(reads_pairs(name) for name in objectives)
+    if counted := evidence.costs(run, "ours"):
+        return Method(run, label, parallel, fmean(counted.values()))
+    return Method(run, label, parallel, flops_with_start(config, run), counted=False)
 
 
 def reads_pairs(objective: str) -> bool:
@@ -135,7 +153,7 @@ def reads_pairs(objective: str) -> bool:
 
 
 def flops_with_start(config: Config, run: str) -> float | None:
-    """Floating-point operations, counted from the configuration; an untrained run costs none."""
+    """Floating-point operations, counted from the configuration with every row full; an untrained run costs none."""
     total = 0.0
     for name in lineage(config, run):
         if config.runs[name]["kind"] != "pretrain":
@@ -179,9 +197,22 @@ def find(tables: Mapping[str, dict], config: Config, scores: Path, trainings: Pa
         if len(found) > 1:
             of_tasks[task] = dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
     shown = {run for of_task in of_tasks.values() for run in of_task}
-    methods = {run: describe(config, run, label) for run, label in labels.items() if run in shown}
+    methods = {run: describe(evidence, run, label) for run, label in labels.items() if run in shown}
     untrained = {task: one for task in of_tasks if (one := floor(evidence, task))}
-    return Findings(methods, list(of_tasks), of_tasks, compare_all(evidence, of_tasks), untrained)
+    chance = {
+        task: one for task, of in of_tasks.items() if (one := chance_of(evidence, next(iter(of)), task)) is not None
+    }
+    return Findings(methods, list(of_tasks), of_tasks, compare_all(evidence, of_tasks), untrained, chance)
+
+
+def chance_of(evidence: Evidence, run: str, task: Task) -> float | None:
+    """What chance reaches, as the score files of a run say it, over the languages of its mean."""
+    one = measure_of(evidence.config, run, task)
+    results = evidence.results(one)
+    found = [results.chance(code, task.metric) for code in evidence.languages(one)]
+    if not found or None in found:
+        return None
+    return -fmean(found) if task.less_is_better else fmean(found)
 
 
 def floor(evidence: Evidence, task: Task) -> Reached | None:

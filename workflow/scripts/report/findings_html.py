@@ -11,6 +11,7 @@ from report.intervals import FEWEST_TRAININGS
 from report.ledger import Line, lines_of, shown_verdicts
 from report.measured import DIRECTION, LEVEL, NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from report.table_words import MISSING
+from report.tables import NOT_LEARNT
 from report.verdicts import points
 
 COLOURS = {REPRODUCED: "yes", DIRECTION: "half", NOT_REPRODUCED: "no", UNDECIDED: "open"}  # of bars; others have none
@@ -59,13 +60,16 @@ def method_leads(findings: Findings | None) -> list[str]:
         return ["No two methods have scores of one task at this scale yet: nothing can be said of which is better."]
     words = []
     for parallel, have in ((True, "With sentence pairs"), (False, "With text alone")):
-        best = Counter(run for task in findings.tasks if (run := findings.best(task, parallel)))
+        tasks = findings.of_all(parallel)
+        best = Counter(run for task in tasks if (run := findings.best(task, parallel)))
         if best:
+            every = len(findings.tried(tasks[0], parallel))
             told = ", ".join(
                 f"<strong>{text(findings.methods[run].label)}</strong> in {number}"
                 for run, number in best.most_common()
             )
-            words.append(f"{have}, the best on average of {sum(best.values())} tasks: {told}.")
+            all_of_them = f"all {every} methods have" if every > 1 else "the one method has"
+            words.append(f"{have}, the best on average, of the {len(tasks)} tasks that {all_of_them}: {told}.")
     tested = [one for one in findings.pairs.values() if one.p is not None]
     decided = sum(one.decided for one in tested)
     rest = len(findings.pairs) - len(tested)
@@ -79,7 +83,18 @@ def claims_lead(ledger: Mapping) -> str:
     row = ledger["summary"][0]
     told = ", ".join(f"{number} {verdict}" for verdict, number in row["counts"].items() if number)
     claims = link(f"{len(ledger['claims'])} claims", "#claims")
-    return f"Of {claims} of the papers, at scale {text(row['name'])}: {told}."
+    return f"Of {claims} of the papers, at scale {text(row['name'])}: {told}.{corrected_words(ledger, row['name'])}"
+
+
+def corrected_words(ledger: Mapping, scale: str) -> str:
+    """For how many the verdicts were corrected, how many stand, and how narrowly."""
+    found = [claim["by_scale"][scale] for claim in ledger["claims"] if scale in claim["by_scale"]]
+    tested = [one["p_adjusted"] for one in found if one["p_adjusted"] is not None]
+    stand = [p for p in tested if p <= 1 - LEVEL]
+    if not tested:
+        return ""
+    weakest = f", the weakest with a corrected p of {max(stand):.4f}" if stand else ""
+    return f" Corrected for the {len(tested)} that have a test, {len(stand)} still stand{weakest}."
 
 
 # --- verdicts -------------------------------------------------------------------------------------------------------
@@ -104,7 +119,7 @@ def verdict_table(ledger: Mapping) -> HtmlTable:
         identity="claims-counts",
         name="Claims by verdict and scale",
         html_caption="<strong>What was found of the papers' claims</strong>, by scale. In brackets, where it differs: "
-        "after correction for the number of claims.",
+        "after correction for the number of those that have a test.",
         head=[[Cell("Scale", "col"), Cell("Share", "col"), *(Cell(text(words), "col") for words in verdicts)]],
         bodies=[Body("", lines)],
     )
@@ -130,20 +145,22 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
         "Best with text alone",
         "Best with sentence pairs",
         "Untrained",
+        "Chance",
         "Ahead, decided, of",
         "Cheapest close to the best",
     )
     rows = []
     for task in findings.tasks:
         best = findings.best(task)
-        beaten = findings.beaten(task, best)
+        beaten = findings.beaten(task, best) if best else []
         ahead = ", ".join(text(findings.methods[run].label) for run in beaten) or "none yet"
         cheapest = findings.cheapest(task, tie)
         rows.append(
             [
-                Cell(task_name(task), "row"),
-                *(method_cell(findings, task, findings.best(task, parallel)) for parallel in (False, True)),
+                Cell(f'{task_name(task)}<br><span class="quiet">{text(task.task)}</span>', "row"),
+                *(best_cell(findings, task, parallel) for parallel in (False, True)),
                 untrained_cell(findings.untrained.get(task)),
+                Cell(f"{abs(chance):.1f}") if (chance := findings.chance.get(task)) is not None else missing(),
                 Cell(ahead if beaten else f'<span class="quiet">{ahead}</span>'),
                 method_cell(findings, task, cheapest),
             ]
@@ -152,14 +169,17 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
         identity="which-method-table",
         name="Which method each task is best served by",
         html_caption="<strong>By task, data and cost.</strong> Means over the languages other than English and over "
-        "pre-trainings, in brackets how many; FLOPs of pre-training with all that it starts from. The best on average "
-        "is not always decided: the fifth column says of whom it is. Untrained: an encoder of random weights, "
-        "fine-tuned where the others are; what is not above it was not learnt in pre-training.",
+        "pre-trainings, in brackets how many, and of how many methods with a score where others have none; FLOPs of "
+        "pre-training with all that it starts from. The best on average is not always decided: the sixth column says "
+        "of whom it is. Untrained: an encoder of random weights, fine-tuned where the others are; what is not above it "
+        "was not learnt in pre-training.",
         head=[[Cell(text(words), "col") for words in head]],
         bodies=[Body("", rows)],
         html_notes=[
             f"Close: within {tie:g} points of the best, the tie of <code>config/claims.yaml</code>. A control goes on "
-            "from its start without the method. Counted from scores; nothing here is written by hand.",
+            "from its start without the method. No best: the highest mean is within "
+            f"{NOT_LEARNT:g} point of chance, or two methods have it. FLOPs were counted in training; with ≈ they are "
+            "of the configuration, every row taken as full. Nothing here is written by hand.",
         ],
     )
 
@@ -168,22 +188,36 @@ def task_name(task: Task) -> str:
     return text(task.heading) + (" ↓" if task.less_is_better else "")
 
 
+def missing() -> Cell:
+    return Cell(MISSING, kind="missing")
+
+
 def untrained_cell(one: Reached | None) -> Cell:
-    return Cell(f"{abs(one.mean):.1f} ({one.trainings})") if one else Cell(MISSING, kind="missing")
+    return Cell(f"{abs(one.mean):.1f} ({one.trainings})") if one else missing()
 
 
-def method_cell(findings: Findings, task: Task, run: str | None) -> Cell:
+def best_cell(findings: Findings, task: Task, parallel: bool) -> Cell:
+    run, tried = findings.best(task, parallel), len(findings.tried(task, parallel))
+    every = sum(method.parallel == parallel for method in findings.methods.values())
     if run is None:
-        return Cell(MISSING, kind="missing")
+        return Cell(f'<span class="quiet">none of {tried}</span>') if tried else missing()
+    return method_cell(findings, task, run, f"of {tried} of {every} methods; " if tried < every else "")
+
+
+def method_cell(findings: Findings, task: Task, run: str | None, among: str = "") -> Cell:
+    if run is None:
+        return missing()
     method, one = findings.methods[run], findings.scores[task][run]
     cost = (
         "cost not known"
         if method.flops is None
         else "no training"
         if not method.flops
-        else f"{power(method.flops)} FLOPs"
+        else f"{'' if method.counted else '≈'}{power(method.flops)} FLOPs"
     )
-    return Cell(f'{text(method.label)}<br>{abs(one.mean):.1f} ({one.trainings}), <span class="quiet">{cost}</span>')
+    return Cell(
+        f'{text(method.label)}<br>{abs(one.mean):.1f} ({one.trainings}), <span class="quiet">{among}{cost}</span>'
+    )
 
 
 # --- each against each ----------------------------------------------------------------------------------------------
@@ -191,13 +225,15 @@ def method_cell(findings: Findings, task: Task, run: str | None) -> Cell:
 
 def matrices(findings: Findings) -> str:
     words = (
-        "Row minus column, in points, positive where the row is better; paired over pre-trainings and test items. With "
+        "Row minus column, in points, positive where the row is better; over the pre-trainings that both have, paired "
+        "with test items (the order is that of all pre-trainings of each: with more of one than of the other it may "
+        "differ). With "
         f"a star: decided at {LEVEL:.0%} after Benjamini and Hochberg over all comparisons of all tasks below. Grey: "
         f"fewer than {FEWEST_TRAININGS} pre-trainings of both, no test."
     )
     lines = [f"<p>{words}</p>"]
     for place, task in enumerate(findings.tasks):
-        title = f'{task_name(task)}, <span class="quiet">{text(task.setting)}</span>'
+        title = f'{task_name(task)}, <span class="quiet">{text(task.task)}, {text(task.setting)}</span>'
         lines += [
             f'<details class="fold"{" open" if place == 0 else ""}><summary>{title}</summary>',
             render_table(matrix(findings, task, place)).rstrip("\n"),
