@@ -501,6 +501,11 @@ def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
     assert row_notes(row, table) == [words] and row.cells[0].summary.n == 3
     for form in ("latex", "markdown", "html"):
         assert words in make_table.RENDER[form](table)
+    # a gap is small where nothing was learnt, and there it must be told too
+    spec = small_spec()
+    spec["columns"] = [spec["columns"][0] | {"show": [GAP]}]
+    gaps = build(spec, made_up.make_context(repository, scores))
+    assert row_notes(next(row for row in gaps.rows if row.run == "xlm-r"), gaps) == [words]
     # at chance in German alone: a result, not a divergence
     table, row = row_of({1: (90.0, 20.0), 2: (34.5, 33.0), 3: (80.0, 60.0)}, "en_dev")
     assert not row_notes(row, table)

@@ -23,7 +23,17 @@ from report.scores import (
     pooled_std,
     summarise,
 )
-from report.table_spec import AVERAGE, GAP, OTHERS, SCALE_LANGUAGES, Column, PublishedNumbers, errata_of, row_of
+from report.table_spec import (
+    AVERAGE,
+    GAP,
+    LESS_IS_BETTER,
+    OTHERS,
+    SCALE_LANGUAGES,
+    Column,
+    PublishedNumbers,
+    errata_of,
+    row_of,
+)
 
 
 @dataclass
@@ -462,7 +472,7 @@ def english_is_learnt(column: Column, results: Results) -> bool:
 def seeds_at_chance(column: Column, results: Results) -> tuple[int, ...]:
     """The seeds whose fine-tuning taught nothing: in English, which all train on (or in every language, where English
     is not among them), the score is that of chance. They count in every mean, and are told."""
-    if results.selection is None or column.less_is_better or column.reaches:
+    if results.selection is None or column.metric in LESS_IS_BETTER or column.reaches:
         return ()
     languages = results.languages(column.metric)
     tried = [ENGLISH] if ENGLISH in languages else languages
