@@ -19,28 +19,31 @@ out.mkdir(parents=True, exist_ok=True)
 scores = pd.read_csv(table, sep="\t")
 headline = scores[~scores.metric.str.contains("-by-")]  # the others are curves, by layer or update
 
-# %% Every run on every task: the mean over languages, then mean and deviation over seeds.
-by_seed = headline.groupby(["task", "metric", "run", "seed"]).value.mean()
-by_run = by_seed.groupby(["task", "metric", "run"]).agg(["mean", "std"])
+# %% Every run on every task and setting: the mean over languages, then mean and deviation over seeds. Where a
+# pre-training was fine-tuned twice, that deviation is of fine-tunings too.
+KEY = ["task", "setting", "metric"]
+by_seed = headline.groupby([*KEY, "run", "seed"]).value.mean()
+by_run = by_seed.groupby([*KEY, "run"]).agg(["mean", "std"])
 tasks = by_run.index.droplevel("run").unique()
 figure, axes = plt.subplots(len(tasks), 1, figsize=(8, 2.4 * len(tasks)), squeeze=False, layout="constrained")
-for axis, (task, metric) in zip(axes[:, 0], tasks, strict=True):
-    own = by_run.loc[task, metric]
+for axis, key in zip(axes[:, 0], tasks, strict=True):
+    own = by_run.loc[key]
     axis.barh(own.index, own["mean"], xerr=own["std"].fillna(0))
-    axis.set_title(f"{task}, {metric}")
+    axis.set_title(", ".join(key))
 figure.savefig(out / "runs.png")
 
 # %% The first task by language: where the methods differ.
-task, metric = tasks[0]
-by_language = headline[(headline.task == task) & (headline.metric == metric)].pivot_table("value", "language", "run")
-axis = by_language.plot.bar(figsize=(9, 4), title=f"{task}, {metric}, by language")
+first = headline.set_index(KEY).loc[[tasks[0]]]
+by_language = first.pivot_table("value", "language", "run")
+axis = by_language.plot.bar(figsize=(9, 4), title=f"{', '.join(tasks[0])}, by language")
 axis.figure.savefig(out / "languages.png", bbox_inches="tight")
 
 # %% Retrieval by layer, where the scores have it.
 layers = scores[scores.metric.str.endswith("-by-layer")]
-curves = layers.groupby(["layer", "run"]).value.mean().unstack("run")
-figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
-if not curves.empty:
-    curves.plot(ax=axis, marker="o")
-axis.set_title("Retrieval and alignment by layer, mean over tasks, languages and directions")
+kinds = sorted(set(zip(layers.task, layers.setting, layers.metric, strict=True)))
+rows = max(len(kinds), 1)
+figure, axes = plt.subplots(rows, 1, figsize=(8, 4 * rows), squeeze=False, layout="constrained")
+for axis, key in zip(axes[:, 0], kinds, strict=False):
+    layers.set_index(KEY).loc[[key]].groupby(["layer", "run"]).value.mean().unstack("run").plot(ax=axis, marker="o")
+    axis.set_title(f"{', '.join(key)}, mean over languages and directions")
 figure.savefig(out / "layers.png")

@@ -394,6 +394,12 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
     demo = afterwards.lines(reference, cores=2)
     assert demo[0].startswith("Nothing was trained") and demo[2].startswith("Open: results/index.html")
     assert "reference/scores/mini/" in demo[3], "make demo writes no scores.tsv"
+    assert "make CONFIG=scores_from=reference" in demo[2] and "make CONFIG=runs=all trains" in after
+    # what is advised is of the scale that was asked for
+    real = afterwards.lines(load_config(tmp_path, {"scale": "real"}), cores=2)
+    assert "make SCALE=real CONFIG=runs=all trains" in real[4] and "make plan SCALE=real CONFIG=runs=all" in real[4]
+    of_real = load_config(tmp_path, {"scale": "real", "scores_from": "reference"})
+    assert "make SCALE=real CONFIG=scores_from=reference" in afterwards.lines(of_real, cores=2)[2]
 
 
 # --- make -------------------------------------------------------------------------------------------------------------

@@ -73,20 +73,23 @@ def next_words(config: Config, seconds: dict[str, float], cores: int) -> str:
         return "Next: make plan SCALE=small prices the same on real data."
     per_run = max(seconds.values(), default=0.0)
     hours = f", some {time_words(per_run * len(missing) / cores)} on this machine" if per_run else ""
+    named = "" if config.scale_name == "mini" else f" SCALE={config.scale_name}"
     return (
-        f"Next: make CONFIG=runs=all trains the {len(missing)} other runs that tables name{hours}; make plan "
-        "CONFIG=runs=all prices them one by one; make demo shows their finished scores."
+        f"Next: make{named} CONFIG=runs=all trains the {len(missing)} other runs that tables name{hours}; make plan"
+        f"{named} CONFIG=runs=all prices them one by one; make demo shows the finished scores of scale mini."
     )
 
 
 def lines(config: Config, cores: int) -> list[str]:
+    scale = Path(f"results/{config.scale_name}")
     scale = Path(f"results/{config.scale_name}")
     seconds = seconds_of_runs(scale / "benchmarks")
     path = scale / "claims.json"
     found = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.exists() else []
     tables, numbers = "results/tables/all.tex", f"{scale}/scores.tsv"
     if config.from_reference:  # make demo asks for the page alone
-        tables, numbers = "make CONFIG=scores_from=reference", f"{reference_scores(config)}/"
+        named = "" if config.scale_name == "mini" else f"SCALE={config.scale_name} "
+        tables, numbers = f"make {named}CONFIG=scores_from=reference", f"{reference_scores(config)}/"
     return [
         trained_words(config, seconds),
         headline(found, config.scale.get("warning")),

@@ -14,7 +14,10 @@ MISSING = "--"
 STAR = "∗"
 
 
-BOLD = "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation."
+BOLD = (
+    "Bold: the best reproduced value of the block where it leads the next by more than their pooled deviation; "
+    "untrained encoders and what is no better than chance do not compete."
+)
 CHANCE = "Chance, at this scale"
 
 
