@@ -82,7 +82,6 @@ def next_words(config: Config, seconds: dict[str, float], cores: int) -> str:
 
 def lines(config: Config, cores: int) -> list[str]:
     scale = Path(f"results/{config.scale_name}")
-    scale = Path(f"results/{config.scale_name}")
     seconds = seconds_of_runs(scale / "benchmarks")
     path = scale / "claims.json"
     found = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.exists() else []

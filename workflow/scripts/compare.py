@@ -74,8 +74,8 @@ def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, 
     if left_out := [path for path in paths if of_today and outdated(config, path)]:
         print(f"Left out: {len(left_out)} scores of another configuration than today's, {left_out[0]} the first.\n")
     files = group_paths(path for path in paths if path not in left_out)
-    for (run, task, setting), paths in sorted(files.items()):
-        results = load_results(paths, config.scale_name)
+    for (run, task, setting), of_seed in sorted(files.items()):
+        results = load_results(of_seed, config.scale_name)
         metrics = {score.metric for scores in results.by_seed.values() for score in scores}
         for metric in sorted(metric for metric in metrics if CURVE not in metric):
             languages = results.languages(metric)

@@ -102,8 +102,10 @@ class Findings:
 
     def of_all(self, parallel: bool) -> list[Task]:
         """The tasks that every method of its kind has a score of: only there is the best the best of all."""
-        every = sum(method.parallel == parallel for method in self.methods.values())
-        return [task for task in self.tasks if len(self.tried(task, parallel)) == every]
+        return [task for task in self.tasks if len(self.tried(task, parallel)) == self.number(parallel)]
+
+    def number(self, parallel: bool) -> int:
+        return sum(method.parallel == parallel for method in self.methods.values())
 
     def beaten(self, task: Task, run: str) -> list[str]:
         """Whom it is ahead of, corrected for all that was compared."""

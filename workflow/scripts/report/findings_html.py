@@ -63,7 +63,7 @@ def method_leads(findings: Findings | None) -> list[str]:
         tasks = findings.of_all(parallel)
         best = Counter(run for task in tasks if (run := findings.best(task, parallel)))
         if best:
-            every = len(findings.tried(tasks[0], parallel))
+            every = findings.number(parallel)
             told = ", ".join(
                 f"<strong>{text(findings.methods[run].label)}</strong> in {number}"
                 for run, number in best.most_common()
@@ -197,8 +197,7 @@ def untrained_cell(one: Reached | None) -> Cell:
 
 
 def best_cell(findings: Findings, task: Task, parallel: bool) -> Cell:
-    run, tried = findings.best(task, parallel), len(findings.tried(task, parallel))
-    every = sum(method.parallel == parallel for method in findings.methods.values())
+    run, tried, every = findings.best(task, parallel), len(findings.tried(task, parallel)), findings.number(parallel)
     if run is None:
         return Cell(f'<span class="quiet">none of {tried}</span>') if tried else missing()
     return method_cell(findings, task, run, f"of {tried} of {every} methods; " if tried < every else "")
