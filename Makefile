@@ -8,7 +8,7 @@
 #   make compare A=xlm-r B=mbert      two runs side by side: configuration, scores, cost; CONFIG=scores_from=reference
 #   make plan    what the jobs that are not done yet cost, before any of them starts; MACHINE and PLAN choose:
 #                make plan SCALE=paper MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
-#   make real    the same on real text, 13 languages, from the network: overnight on two cores (docs/real.md)
+#   make real    the same on real text, 13 languages, from the network: a day or two on two cores (docs/real.md)
 #   make smoke   scale smoke: minutes, every code path, numbers that mean nothing
 #   make pdf     results/tables/all.pdf (needs pdflatex)       make report  Snakemake's own report: results/report.html
 #

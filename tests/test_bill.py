@@ -576,12 +576,35 @@ def test_the_summary_says_what_its_numbers_leave_out(bills, bare, machines):
     assert "for want of" not in lines(slow)  # less than one in a hundred
 
 
+def test_a_plan_without_gpus_is_timed_on_the_cores_of_this_machine(bills, monkeypatch):
+    """As plain `make` runs it; at most as many jobs as cores, and a job of more threads takes all of them."""
+    limits = bill.Limits(100, None, 4, 10)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    own = [dataclasses.replace(one, devices=0, seconds=100.0) for one in bills]
+    for one, threads in zip(own, (1, 1, 1, 1, 8, 1, 1), strict=True):
+        one.job = dataclasses.replace(one.job, threads=threads, after=())
+    here = bill.for_plan(limits, own, None)
+    assert here.cores == 2 and here.words() == "on 2 cores"
+    seconds = bill.wall_time(own, here)[0]
+    assert seconds == 400 and bill.wall_time(own, limits)[0] == 100
+    assert bill.for_plan(limits, own, 100) == limits  # asked for as Slurm's jobs
+    assert bill.for_plan(limits, bills, None) == limits  # GPUs: a cluster's
+    asked = dataclasses.replace(limits, cores=1)
+    assert bill.for_plan(asked, own, None) == asked and asked.words() == "on 1 core"
+    assert bill.wall_time(own, asked)[0] == 700
+
+
 def test_nothing_runs_in_no_job_and_on_no_gpu(tmp_path):
     (tmp_path / "profile.yaml").write_text("jobs: 7\n")
     assert bill.read_limits(tmp_path / "profile.yaml", None, None).jobs == 7
-    for jobs_, gpus, name in ((0, None, "jobs"), (-1, None, "jobs"), (None, 0, "gpus")):
+    for jobs_, gpus, cores, name in (
+        (0, None, None, "jobs"),
+        (-1, None, None, "jobs"),
+        (None, 0, None, "gpus"),
+        (None, None, 0, "cores"),
+    ):
         with pytest.raises(UserError, match=f"--{name}: .* give at least 1"):
-            bill.read_limits(tmp_path / "profile.yaml", jobs_, gpus)
+            bill.read_limits(tmp_path / "profile.yaml", jobs_, gpus, cores)
 
 
 def test_numbers_are_readable():

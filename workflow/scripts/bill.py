@@ -15,8 +15,10 @@ assumed, in config/machines.yaml.
 
 import argparse
 import csv
+import dataclasses
 import io
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -173,15 +175,23 @@ class Limits:
     gpus: int | None
     downloads: int
     retries: int
+    cores: int | None = None  # of one machine; None: the jobs are a cluster's
 
     def of(self) -> dict[str, float]:
-        return {"jobs": self.jobs, "downloads": self.downloads, "gpus": NO_LIMIT if self.gpus is None else self.gpus}
+        jobs, cores = (self.jobs, NO_LIMIT) if self.cores is None else (NO_LIMIT, self.cores)
+        gpus = NO_LIMIT if self.gpus is None else self.gpus
+        return {"jobs": jobs, "cores": cores, "downloads": self.downloads, "gpus": gpus}
+
+    def words(self) -> str:
+        if self.cores is None:
+            return f"with at most {number_of(self.jobs, 'job')}"
+        return f"on {number_of(self.cores, 'core')}"
 
 
-def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
+def read_limits(profile: Path, jobs: int | None, gpus: int | None, cores: int | None = None) -> Limits:
     """Of the profile, and of the command line."""
     content = (read_yaml(profile) or {}) if profile.exists() else {}
-    for name, value in (("jobs", jobs), ("gpus", gpus)):
+    for name, value in (("jobs", jobs), ("gpus", gpus), ("cores", cores)):
         if value is not None and value < 1:
             raise UserError(f"--{name}: {value}, and nothing would run; give at least 1")
     downloads = re.search(r"downloads=(\d+)", str(content.get("resources", "")))
@@ -190,7 +200,15 @@ def read_limits(profile: Path, jobs: int | None, gpus: int | None) -> Limits:
         gpus,
         int(downloads[1]) if downloads else 4,
         int(content.get("retries", 0)),
+        cores,
     )
+
+
+def for_plan(limits: Limits, bills: Sequence, jobs: int | None) -> Limits:
+    """A plan without GPUs runs on this machine's cores, as plain `make` runs it, where nothing else is asked for."""
+    if jobs is not None or limits.cores is not None or any(bill.devices for bill in bills):
+        return limits
+    return dataclasses.replace(limits, cores=os.cpu_count())
 
 
 def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
@@ -198,6 +216,8 @@ def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
 
     def uses(i: int) -> dict[str, float]:
         own = {"jobs": 1.0}
+        if limits.cores is not None:  # Snakemake gives a job no more threads than there are cores
+            own["cores"] = float(min(bills[i].job.threads, limits.cores))
         if bills[i].job.rule == "download":
             own["downloads"] = 1.0
         return own | ({"gpus": float(bills[i].devices)} if bills[i].devices else {})
@@ -272,7 +292,7 @@ def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence
         lines[1] += f" {slow / total.device_hours:.0%} of the GPU-hours compute in fp32, for want of `precision: bf16`."
     lines.append(
         f"Time: {time_words(sum(bills[i].seconds for i in critical))} on the critical path, however much runs at once; "
-        f"{time_words(wall)} with at most {limits.jobs} jobs"
+        f"{time_words(wall)} {limits.words()}"
         + (
             f" and {limits.gpus:,} GPUs at once."
             if limits.gpus
@@ -280,7 +300,8 @@ def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence
             if gpus
             else "."
         )
-        + (" Without waiting in queues; 64 GPUs are taken for 64 times one." if gpus else " Without waiting in queues.")
+        + ("" if limits.cores else " Without waiting in queues;" if gpus else " Without waiting in queues.")
+        + (" 64 GPUs are taken for 64 times one." if gpus else "")
     )
     lines.append(
         f"Disk: {size_words(total.disk)} stay, and up to {size_words(largest_scratch(bills, limits))} come and go with "
@@ -308,7 +329,7 @@ def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence
 
 def largest_scratch(bills: Sequence, limits: Limits) -> float:
     """Of the jobs that may run at once."""
-    return sum(sorted((bill.scratch for bill in bills), reverse=True)[: limits.jobs])
+    return sum(sorted((bill.scratch for bill in bills), reverse=True)[: limits.cores or limits.jobs])
 
 
 def critical_lines(bills: Sequence, critical: Sequence[int]) -> str:
@@ -360,7 +381,7 @@ def total_of(bills: Iterable) -> Sum:
 
 def main() -> None:
     args = parse_arguments()
-    limits = read_limits(PROFILE, args.jobs, args.gpus)
+    limits = read_limits(PROFILE, args.jobs, args.gpus, args.cores)
     with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
         asked = other.submit(graph.planned_jobs, args.config, args.targets)
         from billing import pricing as billing
@@ -372,6 +393,7 @@ def main() -> None:
     machines = load_machines(Path("."))
     rate = choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
     bills = billing.price(config, machines, rate, found)
+    limits = for_plan(limits, bills, args.jobs)
     text, critical = report(bills, done, config, rate, limits)
     if args.csv:
         write_text(args.csv, as_csv(bills, critical))
@@ -385,7 +407,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--machine", help="a key of config/machines.yaml, such as a100, h100, h200")
     parser.add_argument("--utilisation", type=float, help="share of the machine's peak, in place of the assumed one")
     parser.add_argument("--flops-per-second", type=float, help="of one device, in a training: your own")
-    parser.add_argument("--jobs", type=int, help="at once (default: the profile's)")
+    parser.add_argument("--jobs", type=int, help="at once on a cluster (default: the profile's)")
+    parser.add_argument("--cores", type=int, help="of one machine (default: this one's, where no job takes a GPU)")
     parser.add_argument("--gpus", type=int, help="at once (default: no limit)")
     parser.add_argument("--csv", type=Path, help="write a line for each job")
     return parser.parse_args()
