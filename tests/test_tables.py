@@ -465,7 +465,7 @@ def test_seeds_without_a_score_are_told_by_task_in_every_format(repository, scor
     context = every_task(repository, scores, seeds=(1, 2, 3))
     table = build(small_spec(columns=columns), context)
     [row] = [row for row in table.rows if row.run == "xlm-r"]
-    assert row.lacking == {("mlqa", "cross-lingual-transfer"): (1, 3)} and row.expected_seeds == 3
+    assert row.lacking == {("mlqa", "cross-lingual-transfer"): (1, 3)} and row.expected_seeds == (1, 2, 3)
     words = "mlqa: 1 of 3 seeds have a score; seeds 1, 3: not run, or training diverged."
     assert row_notes(row, table) == [words]
     for form in ("latex", "markdown", "html"):
@@ -513,6 +513,24 @@ def test_a_seed_that_learnt_nothing_is_told_and_counted(repository, scores):
     assert not row_notes(row, table)
 
 
+def test_a_pretraining_that_was_fine_tuned_once_lacks_nothing(repository, scores):
+    """Fine-tunings 7, 8 and 9 stand on pre-trainings 1, 2 and 3 at mini. What is not fine-tuned has no second time."""
+    setting, english = "cross-lingual-transfer", [made_up.entry("l0", 60.0)]
+
+    def notes(columns: list[dict]) -> list[str]:
+        table = build(small_spec(columns=columns), every_task(repository, scores, seeds=(1, 2, 3, 7, 8, 9)))
+        return row_notes(next(row for row in table.rows if row.run == "xlm-r"), table)
+
+    for seed in (1, 2, 3):
+        made_up.write_score(scores, "xlm-r", "xnli", setting, seed, english, rule="en_dev")
+        made_up.write_score(scores, "xlm-r", "bucc", setting, seed, english)
+    xnli = XNLI | {"languages": ["l0"]}
+    assert notes([xnli, xnli | {"task": "bucc"}]) == ["xnli: each pre-training was fine-tuned once, not twice."]
+    assert notes([xnli]) == ["Each pre-training was fine-tuned once, not twice."]
+    made_up.write_score(scores, "xlm-r", "xnli", setting, 7, english, rule="en_dev")  # one of them came, two are lost
+    assert notes([xnli]) == ["4 of 6 seeds have a score; seeds 8, 9: not run, or training diverged."]
+
+
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
     """The plan leaves out files that the repository does not have; a row still knows how many seeds there should be."""
     settings = ["scores_from=reference", "seeds=[1,2,3]", "items=[ernie-m/table-01]"]
@@ -522,7 +540,7 @@ def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
         made_up.write_score(tmp_path, *need, seed, english, config=context.config)
     rows = build(specs["ernie-m/table-01"], context).groups[0].rows
     [row] = [row for row in rows if row.run == "xlm-r"]
-    assert row.lacking == {("xnli", "cross-lingual-transfer"): (2,)} and row.expected_seeds == 3
+    assert row.lacking == {("xnli", "cross-lingual-transfer"): (2,)} and row.expected_seeds == (1, 2, 3)
     assert {cell.reason for cell in rows[0].cells} == {"not among the reference scores"}
 
 

@@ -1,6 +1,7 @@
 """What a table says in every format: its numbers, notes, headings and labels."""
 
 import string
+from collections.abc import Sequence
 from dataclasses import replace
 
 from report import latex
@@ -124,13 +125,10 @@ def chosen_layers(row: Row) -> list[str]:
     """At which layer a row retrieves, where pairs chose it for each seed."""
     notes = []
     for (task, setting), layer_of in row.layers.items():
-        seeds_of: dict[int, list[str]] = {}
+        seeds_of: dict[int, list[int]] = {}
         for seed, layer in sorted(layer_of.items()):
-            seeds_of.setdefault(layer, []).append(str(seed))
-        words = [
-            f"layer {layer} of seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
-            for layer, seeds in sorted(seeds_of.items())
-        ]
+            seeds_of.setdefault(layer, []).append(seed)
+        words = [f"layer {layer} of {seed_words(seeds)}" for layer, seeds in sorted(seeds_of.items())]
         layers = "; ".join(words) if len(seeds_of) > 1 else f"layer {next(iter(seeds_of))}"
         notes.append(f"{task} {setting}: {layers}, chosen on sentence pairs that are no test.")
     return notes
@@ -142,27 +140,36 @@ def seeds_that_learnt_nothing(row: Row) -> list[str]:
     for (task, setting), seeds in row.at_chance.items():
         by_seeds.setdefault(seeds, []).append(f"{task} {setting}")
     return [
-        f"{', '.join(dict.fromkeys(names))}: seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} no "
-        "better than chance after fine-tuning (diverged, or nothing learnt), and counted."
+        f"{', '.join(dict.fromkeys(names))}: {seed_words(seeds)} no better "
+        "than chance after fine-tuning (diverged, or nothing learnt), and counted."
         for seeds, names in by_seeds.items()
     ]
 
 
 def lacking_seeds(row: Row, table: Table) -> list[str]:
     """Which seeds stand behind none of a row's numbers, by task where they differ. Training that diverges stops, so its
-    seed has no score."""
-    by_seeds: dict[tuple[int, ...], list[str]] = {}
-    for (task, _), seeds in row.lacking.items():
-        by_seeds.setdefault(seeds, []).append(task)
+    seed has no score; where each pre-training was fine-tuned once, and others' twice, nothing is lost."""
+    by_seeds: dict[tuple[int, ...], list[tuple[str, str]]] = {}
+    for key, seeds in row.lacking.items():
+        by_seeds.setdefault(seeds, []).append(key)
+    pretrainings = table.context.config.scale["pretrain_seeds"]
+    second = tuple(seed for seed in row.expected_seeds if 1 < pretrainings < seed)
     notes = []
-    for seeds, tasks in by_seeds.items():
-        named = "" if set(tasks) == tasks_of(table) else f"{', '.join(dict.fromkeys(tasks))}: "
-        without = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-        notes.append(
-            f"{named}{row.expected_seeds - len(seeds)} of {row.expected_seeds} seeds have a score; {without}: not run, "
-            "or training diverged."
-        )
+    for seeds, keys in by_seeds.items():
+        tasks = [task for task, setting in keys if seeds != second or (task, setting) in row.selection]
+        expected = len(row.expected_seeds)
+        known = f"{expected - len(seeds)} of {expected} seeds have a score"
+        words = f"{known}; {seed_words(seeds)}: not run, or training diverged."
+        if seeds == second:
+            words = "each pre-training was fine-tuned once, not twice."
+        if tasks:
+            every = set(tasks) == tasks_of(table)
+            notes.append(words[0].upper() + words[1:] if every else f"{', '.join(dict.fromkeys(tasks))}: {words}")
     return notes
+
+
+def seed_words(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def tasks_of(table: Table) -> set[str]:

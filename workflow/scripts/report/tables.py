@@ -58,7 +58,7 @@ class Row:
     run: str | None
     canonical: str | None
     cells: list[Cell]
-    expected_seeds: int = 0
+    expected_seeds: tuple[int, ...] = ()
     lacking: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  # (task, setting) -> seeds
     selection: dict[tuple[str, str], str] = field(default_factory=dict)  # (task, setting) -> what chose the weights
     layers: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)  # seed -> the layer chosen
@@ -429,7 +429,7 @@ def build_row(entry: dict, group: dict, columns: list[Column], cells: list[Cell]
             if seeds := seeds_at_chance(part, results):
                 row.at_chance[key] = seeds
             wanted = {*seeds_of(context.config, run), *results.expected_seeds}
-            row.expected_seeds = max(row.expected_seeds, len(wanted))
+            row.expected_seeds = tuple(sorted({*row.expected_seeds, *wanted}))
             there = results.by_seed if column.parts else cell.values
             if lacking := {*row.lacking.get(key, ()), *(wanted - set(there))}:
                 row.lacking[key] = tuple(sorted(lacking))
