@@ -459,6 +459,31 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     assert result.measured[0].found.by_training[0] == pytest.approx(np.mean(result.measured[0].found.by_seed[::3]))
 
 
+def test_second_fine_tunings_of_one_side_alone_are_told(repository, roots):
+    """Nobody asked for the others: no seed was lost."""
+    twice = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 7, 8, 9]})
+    write_items(roots[0], RUNS["good"], seeds=9, mean=70, of_seeds=3)
+    write_items(roots[0], RUNS["bad"], seeds=3, mean=60, of_seeds=3)
+    test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
+    [measured] = judge(twice, roots, better=test).measured
+    assert measured.seeds == [1, 2, 3] and measured.notes == ["Each pre-training was fine-tuned once, not twice."]
+
+
+@pytest.mark.parametrize(("kind", "words"), [("better", "and counts"), ("gap", "with a gap of nothing")])
+def test_a_fine_tuning_that_taught_nothing_is_told(config, roots, kind, words):
+    """It counts in a mean; in a gap to English it looks best."""
+    write_items(roots[0], RUNS["good"], mean=80, of_seeds=1, gap=5)
+    write_items(roots[0], RUNS["bad"], mean=60, gap=20)
+    path = roots[0] / RUNS["bad"] / "xnli/cross-lingual-transfer/seed-2.json"
+    content = json.loads(path.read_text())
+    for score in content["scores"]:
+        score |= {"value": 34.0, "chance": 100 / 3}
+        content["items"][score["language"]]["accuracy"] = packed_items([(float(i < 34), 1) for i in range(100)])
+    path.write_text(json.dumps(content))
+    [measured] = judge(config, roots, **{kind: {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}}).measured
+    assert measured.notes == [f"{RUNS['bad']}: fine-tuning on xnli taught seed 2 nothing, {words}."]
+
+
 def test_pairs_are_right_where_one_run_has_more_seeds(repository, roots, monkeypatch):
     """Six pre-trainings of one and three of the other: where both have all seeds, those that share a pre-training of
     either side are one draw; where one lacks some, the common ones count, each beside its own."""

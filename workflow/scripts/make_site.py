@@ -40,9 +40,9 @@ from report.ledger import (
     verdict_words,
 )
 from report.page_script import SCRIPT
-from report.scores import BY_UPDATE, group_paths, read_content
+from report.scores import BY_UPDATE, LESS_IS_BETTER, group_paths, read_content
 from report.table_html import file_list, html_table
-from report.table_spec import LESS_IS_BETTER, SCALE_LANGUAGES, paper_names, read_rows
+from report.table_spec import SCALE_LANGUAGES, paper_names, read_rows
 from report.table_words import MISSING
 from report.tables import build, column_setting
 from report.trainings import Points, Training, read_training

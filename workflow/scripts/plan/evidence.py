@@ -22,6 +22,11 @@ def seeds_of(config: Config, run: str) -> list[int]:
     return [1] if config.runs[run]["kind"] == "aligner" else config.seeds
 
 
+def second_fine_tunings(config: Config, seeds: Iterable[int]) -> set[int]:
+    """Those of some evaluation seeds whose pre-training an earlier seed has, where there are several pre-trainings."""
+    return {seed for seed in seeds if 1 < config.scale["pretrain_seeds"] < seed}
+
+
 def evidence(config: Config, kind: str) -> str:
     """The folder of what tables, figures, claims and the report rest on: `scores`, `trainings` or `corpus`. With
     `scores_from: reference` that of the repository, where no rule writes."""

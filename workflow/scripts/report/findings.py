@@ -20,8 +20,8 @@ from plan.runs import lineage, pretrain_seed
 from report.comparison_cells import at_scale, flops_of_ours
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of
-from report.table_spec import LESS_IS_BETTER
-from report.tables import NOT_LEARNT, column_setting
+from report.scores import LESS_IS_BETTER, NOT_LEARNT
+from report.tables import column_setting
 
 METHODS, BY_TASK = "parallax/methods", "parallax/tasks-"
 

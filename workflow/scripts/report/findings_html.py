@@ -10,8 +10,8 @@ from report.html_tables import Body, Cell, HtmlTable, code, link, render_table, 
 from report.intervals import FEWEST_TRAININGS
 from report.ledger import Line, lines_of, shown_verdicts
 from report.measured import DIRECTION, LEVEL, NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from report.scores import NOT_LEARNT
 from report.table_words import MISSING
-from report.tables import NOT_LEARNT
 from report.verdicts import points
 
 COLOURS = {REPRODUCED: "yes", DIRECTION: "half", NOT_REPRODUCED: "no", UNDECIDED: "open"}  # of bars; others have none

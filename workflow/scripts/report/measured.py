@@ -14,13 +14,12 @@ from plan import claims
 from plan.claimed import layer_here, measured_languages
 from plan.claims import Link, Measure
 from plan.config import Config
-from plan.evidence import check_hashes, is_current, seeds_of
+from plan.evidence import check_hashes, is_current, second_fine_tunings, seeds_of
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, pretrain_seed, trained_run
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
-from report.scores import ENGLISH, Results, items_of, load_parts, load_results, read_content
-from report.table_spec import LESS_IS_BETTER
+from report.scores import ENGLISH, LESS_IS_BETTER, Results, items_of, load_parts, load_results, read_content
 
 REPRODUCED, DIRECTION, NOT_REPRODUCED, UNDECIDED = "reproduced", "direction only", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"
@@ -321,16 +320,30 @@ def check_items(values: np.ndarray, above: np.ndarray, below: np.ndarray, invert
 def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Sequence[Sequence[int]]) -> list[str]:
     """What must be known of a difference beside its number."""
     config, notes = evidence.config, []
-    if len(seeds) < len(config.seeds):
-        trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
-        if trained or len(seeds) < config.scale["pretrain_seeds"]:
-            notes.append(f"{len(seeds)} of {len(config.seeds)} seeds have a score of both sides.")
+    trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
+    wanted = set(config.seeds) if trained else {pretrain_seed(config, seed) for seed in config.seeds}
+    if lacking := wanted - set(seeds):
+        once = lacking <= second_fine_tunings(config, config.seeds)
+        known = f"{len(seeds)} of {len(wanted)} seeds have a score of both sides."
+        notes.append("Each pre-training was fine-tuned once, not twice." if once else known)
     if (trainings := config.scale["pretrain_seeds"]) < FEWEST_TRAININGS:
         notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
     pretrained = len(groups)
     if pretrained < len(seeds):
         notes.append(f"{len(seeds)} fine-tunings of {pretrained} pre-training{'s' if pretrained > 1 else ''}.")
-    return notes
+    return notes + untaught_notes(evidence, link, seeds)
+
+
+def untaught_notes(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
+    """Fine-tunings that taught nothing count as any other, and their gap of nothing to English is no merit."""
+    notes = []
+    for measure in claims.measures_of([link]):
+        untaught = sorted(set(evidence.results(measure).untaught(measure.metric)) & set(seeds))
+        if untaught:
+            which = f"seed{'s' if len(untaught) > 1 else ''} {', '.join(map(str, untaught))}"
+            counts = "with a gap of nothing" if measure.gap else "and counts"
+            notes.append(f"{measure.run}: fine-tuning on {measure.task} taught {which} nothing, {counts}.")
+    return list(dict.fromkeys(notes))
 
 
 def groups_of(config: Config, link: Link, seeds: Sequence[int], drawn: Iterable[str]) -> list[list[int]]:

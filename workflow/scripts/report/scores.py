@@ -32,6 +32,8 @@ EN_DEV, MEAN_DEV, OWN_DEV = "en_dev", "mean_dev", "own_dev"
 
 Key = tuple[str, str, str]  # run, task, setting
 FAILURES = "failures"  # per cent of the tries of fine-tuning that ended below the bar of its recipe
+LESS_IS_BETTER = {"error-rate", FAILURES}
+NOT_LEARNT = 1.0  # points above chance
 BY_UPDATE = "-by-update"  # ends the name of a metric of snapshots
 
 
@@ -327,6 +329,20 @@ class Results:
                 if score.chance is not None:
                     return score.chance
         return None
+
+    def untaught(self, metric: str) -> tuple[int, ...]:
+        """The seeds whose fine-tuning taught nothing: in English, which all train on (or in every language, where
+        English is not among them), the score is that of chance."""
+        if self.selection is None or metric in LESS_IS_BETTER:
+            return ()
+        languages = self.languages(metric)
+        tried = [ENGLISH] if ENGLISH in languages else languages
+        learnt: set[int] = set()
+        for code in tried:
+            chance = self.chance(code, metric)
+            values = self.values(code, metric)
+            learnt |= {seed for seed, value in values.items() if chance is None or value > chance + NOT_LEARNT}
+        return tuple(sorted(set(self.by_seed) - learnt)) if tried else ()
 
     def curves(self, metric: str, languages: Sequence[str], place: str) -> dict[int, dict[int, float]]:
         """Layer or update, as `place` says -> seed -> the mean over languages and directions."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.yamlfiles import read_yaml
-from report.scores import BOTH, BY_UPDATE, ENGLISH, FAILURES
+from report.scores import BOTH, BY_UPDATE, ENGLISH, LESS_IS_BETTER
 
 AVERAGE = "avg"
 OTHERS = "others"  # the mean of the languages that are not English
@@ -18,7 +18,6 @@ SCALE_LANGUAGES = "scale"
 PUBLISHED_ERROR = "error of the publication"
 
 DIRECTIONS = ("en-xx", "xx-en", BOTH)
-LESS_IS_BETTER = {"error-rate", FAILURES}
 # What each task counts with in the average of XTREME: one number, or the mean of two.
 XTREME = {
     "xnli": ["accuracy"],

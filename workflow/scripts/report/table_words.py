@@ -4,6 +4,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import replace
 
+from plan.evidence import second_fine_tunings
 from report import latex
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
@@ -146,14 +147,16 @@ def seeds_that_learnt_nothing(row: Row) -> list[str]:
     ]
 
 
+FINE_TUNED_ONCE = "each pre-training was fine-tuned once, not twice."
+
+
 def lacking_seeds(row: Row, table: Table) -> list[str]:
     """Which seeds stand behind none of a row's numbers, by task where they differ. Training that diverges stops, so its
     seed has no score; where each pre-training was fine-tuned once, and others' twice, nothing is lost."""
     by_seeds: dict[tuple[int, ...], list[tuple[str, str]]] = {}
     for key, seeds in row.lacking.items():
         by_seeds.setdefault(seeds, []).append(key)
-    pretrainings = table.context.config.scale["pretrain_seeds"]
-    second = tuple(seed for seed in row.expected_seeds if 1 < pretrainings < seed)
+    second = tuple(sorted(second_fine_tunings(table.context.config, row.expected_seeds)))
     notes = []
     for seeds, keys in by_seeds.items():
         tasks = [task for task, setting in keys if seeds != second or (task, setting) in row.selection]
@@ -161,7 +164,7 @@ def lacking_seeds(row: Row, table: Table) -> list[str]:
         known = f"{expected - len(seeds)} of {expected} seeds have a score"
         words = f"{known}; {seed_words(seeds)}: not run, or training diverged."
         if seeds == second:
-            words = "each pre-training was fine-tuned once, not twice."
+            words = FINE_TUNED_ONCE
         if tasks:
             every = set(tasks) == tasks_of(table)
             notes.append(words[0].upper() + words[1:] if every else f"{', '.join(dict.fromkeys(tasks))}: {words}")

@@ -16,6 +16,7 @@ from report.context import Context, expected_scores, load_expected, why_unselect
 from report.scores import (
     ENGLISH,
     FAILURES,
+    NOT_LEARNT,
     Key,
     Results,
     Summary,
@@ -26,7 +27,6 @@ from report.scores import (
 from report.table_spec import (
     AVERAGE,
     GAP,
-    LESS_IS_BETTER,
     OTHERS,
     SCALE_LANGUAGES,
     Column,
@@ -459,7 +459,6 @@ def chance_of(column: Column, behind: Mapping[Column, Results]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-NOT_LEARNT = 1.0  # points above chance
 WELL_LEARNT = 10.0  # points above chance, in English: below, a gap to it says nothing
 
 
@@ -470,18 +469,8 @@ def english_is_learnt(column: Column, results: Results) -> bool:
 
 
 def seeds_at_chance(column: Column, results: Results) -> tuple[int, ...]:
-    """The seeds whose fine-tuning taught nothing: in English, which all train on (or in every language, where English
-    is not among them), the score is that of chance. They count in every mean, and are told."""
-    if results.selection is None or column.metric in LESS_IS_BETTER or column.reaches:
-        return ()
-    languages = results.languages(column.metric)
-    tried = [ENGLISH] if ENGLISH in languages else languages
-    learnt: set[int] = set()
-    for code in tried:
-        chance = results.chance(code, column.metric)
-        values = results.values(code, column.metric)
-        learnt |= {seed for seed, value in values.items() if chance is None or value > chance + NOT_LEARNT}
-    return tuple(sorted(set(results.by_seed) - learnt)) if tried else ()
+    """Those whose fine-tuning taught nothing; they count in every mean, and are told."""
+    return () if column.reaches else results.untaught(column.metric)
 
 
 # --- words that all formats share -----------------------------------------------------------------------------------
