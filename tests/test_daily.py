@@ -359,6 +359,14 @@ def test_a_scale_that_extends_smoke_keeps_its_warning(repository, tmp_path):
     assert "mean nothing" in what_this_is(config)
 
 
+def test_a_run_that_nothing_shows_is_told(repository):
+    """It would be trained, and never evaluated."""
+    words = what_this_is(load_config(repository, {"runs": ["xlm-r", "alm"]}))
+    assert "No table or figure shows alm, so nothing evaluates it: make new-table." in words
+    for runs in (["xlm-r"], "all", None):
+        assert "No table" not in what_this_is(load_config(repository, {"runs": runs}))
+
+
 # --- the end of a call ------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plan.config import Config
+from plan.needs import canonical_runs
 
 
 def described(scale: dict) -> str:
@@ -15,11 +16,20 @@ def what_this_is(config: Config) -> str:
     words = f"Scale {config.scale_name}: {described(config.scale)}."
     if config.from_reference:
         words += " Scores are those of reference/: nothing is trained."
+    if unseen := runs_without_a_row(config):
+        them = "it" if len(unseen) == 1 else "them"
+        words += f" No table or figure shows {', '.join(unseen)}, so nothing evaluates {them}: make new-table."
     if config.scale_name == "paper":
         return words
     if config.has_world and not config.scale.get("warning"):
         words += " Its numbers are of made-up languages: they compare methods, and are not the papers'."
     return f"{words} The papers' own: --config scale=paper."
+
+
+def runs_without_a_row(config: Config) -> list[str]:
+    """Of the runs that were asked for by name: they are trained, and their scores would be nobody's."""
+    asked = config.settings.get("runs") or []
+    return sorted(set() if asked == "all" else set(asked) - set(canonical_runs(config)))
 
 
 def named_targets(config: Config) -> list[str]:
