@@ -337,17 +337,21 @@ def take_node_down(cluster: slurm.Cluster, job: dict[str, str]) -> None:
 
 
 def lose_node(cluster: slurm.Cluster, job: dict[str, str]) -> None:
-    """As when its power fails: daemon and job are gone at once, and the node answers no more."""
+    """As when its power fails: daemon and job are gone at once, and the node answers no more.
+
+    Slurm's own processes go first: one that outlived its job would still tell the controller that the job has failed.
+    """
     cluster.kill(f"slurmd-{job['nodes']}")
-    gone = set()
+    of_slurm, of_job = set(), set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             variables = (folder / "environ").read_bytes().split(b"\0")
             if f"SLURM_JOB_ID={job['id']}".encode() in variables and (folder / "cwd").resolve() == Path(job["folder"]):
+                of_job.add(int(folder.name))
                 parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                of_slurm = (Path("/proc") / parent / "cmdline").read_bytes().startswith(b"slurmstepd: ")
-                gone |= {int(folder.name), *([int(parent)] if of_slurm else [])}
-    for pid in gone:
+                if (Path("/proc") / parent / "cmdline").read_bytes().startswith(b"slurmstepd: "):
+                    of_slurm.add(int(parent))
+    for pid in [*of_slurm, *of_job]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
