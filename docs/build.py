@@ -84,8 +84,17 @@ def linked(children: list[Token], source: str, pages: dict[str, str]) -> list[To
         named = token.type == "code_inline" and re.fullmatch(r"docs/[\w-]+\.md|(?:config/)?README\.md", token.content)
         if named and token.content not in pages:
             raise UserError(f"{source}: names `{token.content}`, which is not there; correct the name")
-        made += link(pages[token.content], [token]) if named and token.content != source and not within else [token]
+        linked_name = named and token.content != source and not within
+        made += link(pages[token.content], [token]) if linked_name else raised(token)
     return made
+
+
+def raised(token: Token) -> list[Token]:
+    """The letters of notes, the one HTML that tables of results have; any other is shown as it is written."""
+    if token.type != "text":
+        return [token]
+    parts = re.split(r"(</?sup>)", token.content)
+    return [Token("html_inline" if part in ("<sup>", "</sup>") else "text", "", 0, content=part) for part in parts]
 
 
 def drawn(image: Token, source: str) -> Token:
