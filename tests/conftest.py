@@ -3,11 +3,13 @@ import os
 import random
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from remembered import remember_the_configuration
+from slurm import cluster as slurm
 from trees import copy_tree, snakemake
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -79,6 +81,15 @@ def papers() -> Path:
         if Path(candidate, "index.csv").exists():
             return Path(candidate)
     pytest.skip("no transcribed tables of the papers: set PARALLAX_PAPERS to a folder that holds index.csv")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    """A Slurm on this machine, of one file of tests."""
+    if slurm.missing():
+        pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
+    with slurm.running(seconds=2700) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -19,13 +19,12 @@ from pathlib import Path
 
 import pytest
 
-import ready
 from plan import allocation
 from plan.config import Config
 from plan.load import load_config
 from plan.runs import resolve_run
 from slurm import cluster as slurm
-from trees import copy_tree, edit, snakemake
+from trees import copy_tree, edit, snakemake, under_slurm
 
 # sbatch writes down its arguments and hands out a number, squeue says that the job has failed: Snakemake ends at once.
 STAND_INS = {
@@ -46,17 +45,6 @@ def stand_ins(tmp_path) -> Path:
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     return tmp_path
-
-
-def profile(tree: Path, *arguments: str, seconds: float = 120, **environment: str) -> tuple[list[str], dict]:
-    """Command and environment of snakemake --profile slurm, with the Python that runs the tests."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH", "SLURM", "SNAKEMAKE"))}
-    own |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"} | environment
-    first, _, rest = own["PATH"].partition(os.pathsep)  # the stand-ins, or the cluster's
-    own["PATH"] = os.pathsep.join((first, str(Path(sys.executable).parent), rest))
-    # SIGTERM alone may not end Snakemake while it waits for Slurm
-    command = ["timeout", "--kill-after=5", str(seconds), sys.executable, "-m", "snakemake", "--profile", "slurm"]
-    return [*command, "--slurm-init-seconds-before-status-checks", "1", *arguments], own
 
 
 CLEANED = "results/paper/corpus/mono/cc-100/sw/3.clean.txt.zst"
@@ -101,7 +89,7 @@ def submitted(tree: Path, stand_ins: Path, target: str, to_its_end: bool = False
         "--",
         target,
     )
-    command, own = profile(tree, *arguments, **own)
+    command, own = under_slurm(tree, *arguments, **own)
     with open(stand_ins / "log", "w") as log:
         process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
     called = lambda: calls.exists() and calls.read_text().endswith("\n")  # noqa: E731
@@ -248,14 +236,6 @@ LOG = "results/smoke/logs/pretrain/xlm-r/seed-1.log"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[slurm.Cluster]:
-    if slurm.missing():
-        pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
-    with slurm.running(seconds=2700) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def prepared(repository, tmp_path_factory) -> Path:
     """All that a training of half a minute reads."""
     tree = copy_tree(repository, tmp_path_factory.mktemp("prepared"))
@@ -277,7 +257,7 @@ def undisturbed(prepared, tmp_path_factory) -> Path:
 def training(cluster: slurm.Cluster, tree: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
     """Snakemake, whose job is training by now."""
     arguments = (*arguments, "--config", "scale=smoke", "--", TRAINED)
-    command, own = profile(tree, *arguments, seconds=400, **(cluster.environment | environment))
+    command, own = under_slurm(tree, *arguments, seconds=400, **(cluster.environment | environment))
     with open(tree / "snakemake.log", "w") as log:
         process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -499,39 +479,6 @@ def test_an_interrupted_snakemake_cancels_its_jobs(cluster, tree):
         os.kill(snakemake_itself, signal.SIGINT)
         wait_until(lambda: process.poll() is not None)
         wait_until(lambda: jobs_of(cluster, tree)[0]["state"] == "CANCELLED")
-
-
-@pytest.mark.slurm
-def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
-    """Everything, as a person would call it; trainings on two nodes of two made-up GPUs, evaluation on one. Each job
-    starts Python three times: forks of the process that has read its libraries (ready.py)."""
-    tree = copy_tree(repository, tmp_path / "smoke")
-    many, one = "{gpu: 2, nodes: 2, threads: 2}", "{gpu: 1}"
-    resources = f"resources: {{pretrain: {many}, finetune: {one}, finetune_retrieval: {one}, predict: {one}}}"
-    edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", f"seeds: [1]\n{resources}\n")
-    wanted = ["results/tables/all.tex", *(["results/tables/all.pdf"] if shutil.which("pdflatex") else [])]
-    arguments = ("--local-cores", "2", "--retries", "0", "--config", "scale=smoke", "--", *wanted)
-    command, own = profile(tree, *arguments, seconds=1200, **cluster.environment)
-    own["PATH"] = os.pathsep.join((str(starting_at_once(tmp_path / "bin", own)), str(ready.commands()), own["PATH"]))
-    done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    assert all((tree / name).stat().st_size > 10_000 for name in wanted)
-    jobs = [job for job in cluster.jobs() if job["folder"] == str(tree)]
-    assert {job["state"] for job in jobs} == {"COMPLETED"} and len(jobs) < 130
-    assert sum(job["nodes"] == "n[1-2]" for job in jobs) == 3, "the pre-trainings"
-    assert "Nothing to be done" in snakemake(tree, "--dry-run", "--config", "scale=smoke", "--", *wanted).stdout
-
-
-def starting_at_once(folder: Path, environment: dict[str, str]) -> Path:
-    """sbatch and srun, which put a Python that is ready in place of the one that Snakemake names by its path."""
-    folder.mkdir()
-    for name in ("sbatch", "srun"):
-        program = shutil.which(name, path=environment["PATH"])
-        own, forked = shlex.quote(sys.executable), shlex.quote(ready.python())
-        text = f'own={own} forked={forked}\nexec {program} "${{@//"$own"/"$forked"}}"\n'
-        (folder / name).write_text(f"#!/bin/bash\n{text}", encoding="utf-8")
-        (folder / name).chmod(0o755)
-    return folder
 
 
 def children(pid: int) -> list[int]:

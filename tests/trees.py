@@ -72,3 +72,14 @@ def rule_blocks(repository: Path) -> dict[str, str]:
         for block in re.split(r"^(?=rule )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
             blocks[re.match(r"rule (\w+):", block).group(1)] = block
     return blocks
+
+
+def under_slurm(tree: Path, *arguments: str, seconds: float = 120, **environment: str) -> tuple[list[str], dict]:
+    """Command and environment of snakemake --profile slurm, with the Python that runs the tests."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH", "SLURM", "SNAKEMAKE"))}
+    own |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"} | environment
+    first, _, rest = own["PATH"].partition(os.pathsep)  # the stand-ins, or the cluster's
+    own["PATH"] = os.pathsep.join((first, str(Path(sys.executable).parent), rest))
+    # SIGTERM alone may not end Snakemake while it waits for Slurm
+    command = ["timeout", "--kill-after=5", str(seconds), sys.executable, "-m", "snakemake", "--profile", "slurm"]
+    return [*command, "--slurm-init-seconds-before-status-checks", "1", *arguments], own
