@@ -58,6 +58,13 @@ def test_a_second_fine_tuning_is_no_second_pre_training(tmp_path, repository):
     assert compare.scores_of(config, tmp_path / "xlm", of_today=False) == {("xnli", "zero-shot", "accuracy"): {1: 45.0}}
 
 
+def test_reference_seeds_that_no_table_reads_yet_are_not_compared(repository, tmp_path):
+    config = load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    for seed in (1, 99):
+        made_up.write_score(tmp_path, "xlm", "xnli", "zero-shot", seed, [made_up.entry("de", 40.0)])
+    assert compare.scores_of(config, tmp_path / "xlm", of_today=False) == {("xnli", "zero-shot", "accuracy"): {1: 40.0}}
+
+
 @pytest.mark.parametrize("run", ["xlm-r", "ppa-250k"])
 def test_every_task_of_the_reference_is_compared(repository, run):
     """By another way through the same files: of every task the entries that are of no single layer and direction."""

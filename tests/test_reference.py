@@ -113,6 +113,12 @@ def test_the_seeds_of_the_reference_are_kept_and_no_others(tmp_path, config, mon
     keep_reference.main()
     kept = sorted(path.name for path in (tmp_path / "reference/scores").rglob("*.json"))
     assert kept == ["seed-1.json", "seed-7.json"]
+    monkeypatch.setattr(
+        "sys.argv", ["keep_reference.py", *given, "--reference", str(tmp_path / "reference"), "--seeds", "10"]
+    )  # beside them, for a study that is not finished
+    keep_reference.main()
+    kept = sorted(path.name for path in (tmp_path / "reference/scores").rglob("*.json"))
+    assert kept == ["seed-1.json", "seed-10.json", "seed-7.json"]
 
 
 def test_a_score_of_another_recipe_is_refused_and_taken_away(tmp_path, config):

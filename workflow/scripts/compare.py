@@ -71,6 +71,8 @@ def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, 
     fine-tunings of that pre-training, which are no further evidence of the method."""
     found: dict[Key, dict[int, list[float]]] = {}
     paths = sorted(folder.glob("*/*/seed-*.json"))
+    if config.from_reference:  # it may hold a part of a study that is not finished
+        paths = [path for path in paths if int(path.stem.removeprefix("seed-")) in config.seeds]
     if left_out := [path for path in paths if of_today and outdated(config, path)]:
         print(f"Left out: {len(left_out)} scores of another configuration than today's, {left_out[0]} the first.\n")
     files = group_paths(path for path in paths if path not in left_out)

@@ -5,8 +5,10 @@ as there is something new:
   python workflow/scripts/keep_reference.py --scale mini --machine "2 cores of an Intel Xeon, 24 GiB"
 
 Kept is only what the configuration would compute today: a score of another run, task version or recipe is refused, and
-one that lies in reference/ from before such a change is taken away. With the scores go reference/PROVENANCE.tsv (which
-run, how many files, commits, torch, machines, dates) and reference/recipes/<scale>.json, the digest of each recipe.
+one that lies in reference/ from before such a change is taken away. Tables read the scale's `reference_seeds`; others
+are kept with --seeds until all of a study is there and that key names them. With the scores go
+reference/PROVENANCE.tsv (which run, how many files, commits, torch, machines, dates) and
+reference/recipes/<scale>.json, the digest of each recipe.
 """
 
 import argparse
@@ -142,6 +144,7 @@ def main() -> None:
     parser.add_argument("--machine", required=True, help="what it was computed on, in words")
     parser.add_argument("--results", type=Path, help="default: results/<scale>")
     parser.add_argument("--reference", default=Path("reference"), type=Path, help="default: %(default)s")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: the scale's reference_seeds, or its seeds")
     args = parser.parse_args()
     if not args.machine.isprintable() or ";" in args.machine:
         raise UserError("--machine: one line without tabs and semicolons")
@@ -149,7 +152,8 @@ def main() -> None:
         raise UserError(f"{args.results or Path('results') / args.scale}: no such folder; compute something first")
     asked = {"scale": args.scale, "runs": "all"}
     config = load_config(Path(), asked)
-    config = load_config(Path(), asked | {"seeds": config.scale.get("reference_seeds") or config.seeds})
+    seeds = args.seeds or config.scale.get("reference_seeds") or config.seeds
+    config = load_config(Path(), asked | {"seeds": seeds})
     kept, refused = keep(config, args.results or Path("results") / args.scale, args.reference, args.machine)
     for reason in refused:
         print(f"not kept: {reason}")
