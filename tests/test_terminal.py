@@ -40,7 +40,7 @@ def test_every_failure_ends_with_its_cause_and_mend(terminal, recorded):
     for title in failures:
         said = [line for line in recorded[title][1].splitlines() if not line.startswith("make: ***")]
         assert said[-3].endswith(" failed:") and said[-1].startswith("  all that it said: results/"), title
-        assert re.match(r"  error: .*(?:; |: )(?:to mend: |remove |delete |lower |run |score |predict )", said[-2]), (
+        assert re.match(r"  error: .*[;:.] (?:to mend: |remove |delete |[lL]ower |run |score |predict )", said[-2]), (
             title
         )
         assert recorded[title][1].count("\n".join(said[-3:])) == 1, f"{title}: the cause twice"
