@@ -73,10 +73,11 @@ def method_leads(findings: Findings | None) -> list[str]:
     tested = [one for one in findings.pairs.values() if one.p is not None]
     decided = sum(one.decided for one in tested)
     rest = len(findings.pairs) - len(tested)
-    told = f"Of {len(findings.pairs)} comparisons of two methods in a task, {decided} are decided"
+    those = f"{decided} {'is' if decided == 1 else 'are'}"
+    told = f"Of {len(findings.pairs)} comparisons of two methods in a task, {those} decided"
     if rest:
         told += f"; {rest} have fewer than {FEWEST_TRAININGS} pre-trainings of both and decide nothing yet"
-    return [*words, f"{told}. {link('Which are', '#ahead')}."]
+    return [*words, f"{told}. {link('Which', '#ahead')}."]
 
 
 def claims_lead(ledger: Mapping) -> str:
