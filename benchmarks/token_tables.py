@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from held_out_retrieval import accuracy as by_layer
 from state_dimensions import dimensions
 from torch import Tensor
 
@@ -21,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow" / "sc
 
 from common.errors import run_main
 from engine.checkpoint import load_encoder
-from engine.retrieval import nearest
 from engine.tokenizer import load_tokenizer
 
 Pairs = dict[str, tuple[list[list[int]], list[list[int]]]]  # language -> (foreign, English) sentences of tokens
@@ -33,16 +33,15 @@ def accuracy(table_VD: Tensor, pairs: Pairs, centred: bool) -> float:
         foreign_ND, english_ND = (torch.stack([table_VD[ids].mean(0) for ids in side]) for side in sides)
         if centred:
             foreign_ND, english_ND = foreign_ND - foreign_ND.mean(0), english_ND - english_ND.mean(0)
-        for way in nearest(english_ND, foreign_ND):
-            found.append(100 * sum(number == line for line, number in enumerate(way)) / len(way))
+        found += by_layer(foreign_ND[None], english_ND[None])
     return sum(found) / len(found)
 
 
 def whitened(table_VD: Tensor, seen: Sequence[int]) -> Tensor:
     """Around the mean of the tokens that are seen, with variance 1 along each of their principal axes."""
-    around_SD = table_VD[seen].double() - table_VD[seen].double().mean(0)
-    variances_D, axes_DD = torch.linalg.eigh(around_SD.T @ around_SD / len(around_SD))
-    return ((table_VD.double() - table_VD[seen].double().mean(0)) @ axes_DD / variances_D.sqrt()).to(table_VD)
+    around_VD = table_VD.double() - table_VD[seen].double().mean(0)
+    variances_D, axes_DD = torch.linalg.eigh(around_VD[seen].T @ around_VD[seen] / len(seen))
+    return (around_VD @ axes_DD / variances_D.sqrt()).to(table_VD)
 
 
 def main() -> None:

@@ -28,8 +28,8 @@ def what_this_is(config: Config) -> str:
 
 def runs_without_a_row(config: Config) -> list[str]:
     """Of the runs that were asked for by name: they are trained, and their scores would be nobody's."""
-    asked = config.settings.get("runs") or []
-    return sorted(set() if asked == "all" else set(asked) - set(canonical_runs(config)))
+    asked = config.settings.get("runs") or "all"
+    return [] if asked == "all" else sorted(set(asked) - set(canonical_runs(config)))
 
 
 def named_targets(config: Config) -> list[str]:

@@ -19,7 +19,17 @@ from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, pretrain_seed, trained_run
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
-from report.scores import ENGLISH, LESS_IS_BETTER, Results, items_of, load_parts, load_results, read_content
+from report.scores import (
+    ENGLISH,
+    FINE_TUNED_ONCE,
+    LESS_IS_BETTER,
+    Results,
+    items_of,
+    load_parts,
+    load_results,
+    read_content,
+    seed_words,
+)
 
 REPRODUCED, DIRECTION, NOT_REPRODUCED, UNDECIDED = "reproduced", "direction only", "not reproduced", "undecided"
 NO_DATA, NOT_TESTABLE = "no data", "not testable at this scale"
@@ -325,7 +335,7 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Seque
     if lacking := wanted - set(seeds):
         once = lacking <= second_fine_tunings(config, config.seeds)
         known = f"{len(seeds)} of {len(wanted)} seeds have a score of both sides."
-        notes.append("Each pre-training was fine-tuned once, not twice." if once else known)
+        notes.append(FINE_TUNED_ONCE if once else known)
     if (trainings := config.scale["pretrain_seeds"]) < FEWEST_TRAININGS:
         notes.append(f"The scale trains {trainings}: raise pretrain_seeds in config/scales/{config.scale_name}.yaml.")
     pretrained = len(groups)
@@ -340,9 +350,10 @@ def untaught_notes(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list
     for measure in claims.measures_of([link]):
         untaught = sorted(set(evidence.results(measure).untaught(measure.metric)) & set(seeds))
         if untaught:
-            which = f"seed{'s' if len(untaught) > 1 else ''} {', '.join(map(str, untaught))}"
             counts = "with a gap of nothing" if measure.gap else "and counts"
-            notes.append(f"{measure.run}: fine-tuning on {measure.task} taught {which} nothing, {counts}.")
+            notes.append(
+                f"{measure.run}: fine-tuning on {measure.task} taught {seed_words(untaught)} nothing, {counts}."
+            )
     return list(dict.fromkeys(notes))
 
 

@@ -35,6 +35,11 @@ FAILURES = "failures"  # per cent of the tries of fine-tuning that ended below t
 LESS_IS_BETTER = {"error-rate", FAILURES}
 NOT_LEARNT = 1.0  # points above chance
 BY_UPDATE = "-by-update"  # ends the name of a metric of snapshots
+FINE_TUNED_ONCE = "Each pre-training was fine-tuned once, not twice."
+
+
+def seed_words(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """What a table says in every format: its numbers, notes, headings and labels."""
 
 import string
-from collections.abc import Sequence
 from dataclasses import replace
 
 from plan.evidence import second_fine_tunings
 from report import latex
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
-from report.scores import EN_DEV, MEAN_DEV, OWN_DEV
+from report.scores import EN_DEV, FINE_TUNED_ONCE, MEAN_DEV, OWN_DEV, seed_words
 from report.table_spec import AVERAGE, GAP, OTHERS, Column
 from report.tables import Cell, Group, Row, Table
 
@@ -147,9 +146,6 @@ def seeds_that_learnt_nothing(row: Row) -> list[str]:
     ]
 
 
-FINE_TUNED_ONCE = "each pre-training was fine-tuned once, not twice."
-
-
 def lacking_seeds(row: Row, table: Table) -> list[str]:
     """Which seeds stand behind none of a row's numbers, by task where they differ. Training that diverges stops, so its
     seed has no score; where each pre-training was fine-tuned once, and others' twice, nothing is lost."""
@@ -167,12 +163,9 @@ def lacking_seeds(row: Row, table: Table) -> list[str]:
             words = FINE_TUNED_ONCE
         if tasks:
             every = set(tasks) == tasks_of(table)
-            notes.append(words[0].upper() + words[1:] if every else f"{', '.join(dict.fromkeys(tasks))}: {words}")
+            named = f"{', '.join(dict.fromkeys(tasks))}: {words[0].lower()}{words[1:]}"
+            notes.append(words if every else named)
     return notes
-
-
-def seed_words(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def tasks_of(table: Table) -> set[str]:
