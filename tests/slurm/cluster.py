@@ -28,6 +28,7 @@ from pathlib import Path
 BINARIES = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "sinfo", "scancel")
 NODES = ("n1", "n2")
 GPUS = 4  # of each node
+REMEMBERED = 86400  # seconds that the controller knows a job after its end: longer than any test looks for it
 PATHS = ("/usr/sbin", "/usr/local/sbin")  # where the daemons lie, often not in a user's PATH
 
 CONFIGURATION = """
@@ -52,7 +53,7 @@ SelectTypeParameters=CR_Core_Memory
 SwitchType=switch/none
 MpiDefault=none
 ReturnToService=1
-MinJobAge=600
+MinJobAge={remembered}
 KillWait=30
 SlurmdTimeout=10
 SchedulerParameters=sched_interval=2,bf_interval=2
@@ -158,6 +159,7 @@ def write_configuration(folder: Path, cpus: int) -> None:
         host=socket.gethostname().partition(".")[0],
         cpus=cpus,
         gpus=GPUS,
+        remembered=REMEMBERED,
     )
     (folder / "etc/slurm.conf").write_text(text)
     devices = made_up_gpus(folder / "devices")
