@@ -382,13 +382,14 @@ def total_of(bills: Iterable) -> Sum:
 def main() -> None:
     args = parse_arguments()
     limits = read_limits(PROFILE, args.jobs, args.gpus, args.cores)
-    with ProcessPoolExecutor(1) as other:  # Snakemake's graph and torch's import at the same time
+    with ProcessPoolExecutor(1) as other:  # Snakemake's graph; at the same time torch and the models' sizes
         asked = other.submit(graph.planned_jobs, args.config, args.targets)
         from billing import pricing as billing
         from billing.machines import choose_rate, load_machines
 
+        config = load_config(".", settings_of(args.config))
+        billing.know_sizes(config)
         found, done = asked.result()
-    config = load_config(".", settings_of(args.config))
 
     machines = load_machines(Path("."))
     rate = choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)

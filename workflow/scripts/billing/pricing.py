@@ -33,12 +33,12 @@ from engine.data import Source
 from engine.shape import ModelConfig
 from engine.shards import read_manifest
 from plan.allocation import allocated
-from plan.claimed import counted_data
+from plan.claimed import all_needs, counted_data
 from plan.config import Config
 from plan.data import data_of_runs
 from plan.datasets import bitext_ids, mono_ids
 from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
-from plan.runs import resolve_run
+from plan.runs import resolve_run, with_ancestors
 from plan.translators import decoder_of, resolve_translator
 from plan.vocabulary import vocabulary_size
 from training.assembly import (
@@ -562,6 +562,14 @@ def forward(
 ) -> float:
     """FLOPs of tokens of rows of a length through the encoder."""
     return cost.ours(Pass(tokens, model.layers if layers is None else layers, length, trained), model)
+
+
+def know_sizes(config: Config) -> None:
+    """Of the models of all runs of the scale, before it is known which are to be trained: `size_of` remembers."""
+    asked = [*config.listed, *(run for run, _, _ in all_needs(config))]
+    for run in with_ancestors(config, asked):
+        if run in config.pretrained:
+            size_of(resolve_run(config, run), vocabulary_size(config))
 
 
 def price(config: Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
