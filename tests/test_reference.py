@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -233,50 +234,44 @@ def test_the_reference_makes_the_same_document_twice(document, repository, tmp_p
     assert [name for name in second if first.get(name) != second[name]] == []
 
 
+@pytest.fixture(scope="module")
+def quote(repository) -> ModuleType:
+    return module_at(repository / "docs/quote.py")
+
+
 @pytest.mark.parametrize(
-    ("scale", "table", "least", "page"),
-    [
-        ("mini", "methods", 10, "docs/what-we-learnt.md"),
-        ("real", "real", 4, "README.md"),
-        ("real", "real-more", 4, "docs/real-results.md"),
-    ],
+    ("page", "tables", "claims"),
+    [("README.md", 1, 0), ("docs/real-results.md", 1, 2), ("docs/what-we-learnt.md", 3, 10)],
 )
-def test_the_pages_show_what_the_reference_scores_make(repository, scale, table, least, page):
-    """Without the runs that have no score yet."""
-    context, specs, _ = load_context(
-        repository / "config/config.yaml", scale, repository / f"reference/scores/{scale}", ["scores_from=reference"]
-    )
-    rendered = render_markdown(build(specs[f"parallax/{table}"], context))
-    rows = [line for line in rendered.splitlines() if line.startswith("|")]
-    shown = [line for line in rows if not re.fullmatch(r"\|[^|]+\|[^|]+(\| -- )+\|", line)]
-    assert len(shown) > least and "\n".join(shown) in (repository / page).read_text(encoding="utf-8")
+def test_the_pages_quote_what_the_reference_scores_make(quote, repository, page, tables, claims):
+    text = (repository / page).read_text(encoding="utf-8")
+    assert quote.renewed(page) == text, "python docs/quote.py"
+    shown = [quote.table_of(*table) for table in quote.TABLES[page]]
+    assert len(shown) == tables and all(len(table.splitlines()) > 8 for table in shown)
+    assert len(quote.QUOTED.findall(text)) == text.count("> `") >= claims
 
 
-def test_readmes_picture_shows_the_reference_scores(repository, tmp_path):
-    module_at(repository / "docs/picture.py").write(tmp_path / "real.svg")
-    assert (tmp_path / "real.svg").read_text() == (repository / "docs/real.svg").read_text(), "python docs/picture.py"
+def test_what_the_pages_quote_is_written_anew(quote):
+    """A table by its first line, a claim by its name; what stands around them stays, and an unknown one is told."""
+    table = "| model | XNLI |\n| --- | --- |\n| ours | 51.0 |"
+    text = f"Before.\n\n{table.replace('51.0', '49.9')}\n\n> `a`: +1.0; undecided\n\nAfter `a`.\n"
+    renewed = quote.with_quotes(quote.with_table(text, table, "page.md"), {"a": "> `a`: +2.0; reproduced"}, "page.md")
+    assert renewed == f"Before.\n\n{table}\n\n> `a`: +2.0; reproduced\n\nAfter `a`.\n"
+    with pytest.raises(UserError, match=r"page.md: 0 tables begin with '\| run \| XNLI \|'"):
+        quote.with_table(text, table.replace("model", "run"), "page.md")
+    with pytest.raises(UserError, match=r"page\.md: quotes a, no claim of config/claims\.yaml"):
+        quote.with_quotes(text, {}, "page.md")
+
+
+def test_readmes_picture_shows_the_reference_scores(quote, repository, tmp_path):
+    quote.draw_picture(tmp_path / "real.svg")
+    assert (tmp_path / "real.svg").read_text() == (repository / "docs/real.svg").read_text(), "python docs/quote.py"
 
 
 def claims_of(document: Path) -> list[list[str]]:
     """The rows of the table of claims, by cells."""
     lines = (document / "results/tables/claims.md").read_text(encoding="utf-8").splitlines()
     return [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("scale", "page", "least"), [("mini", "docs/what-we-learnt.md", 10), ("real", "docs/real-results.md", 2)]
-)
-def test_the_pages_quote_the_claims_as_the_reference_scores_make_them(repository, document, scale, page, least):
-    rows = claims_of(document)
-    [at] = {row.index(scale) for row in rows if row[0] == "claim"}
-    of_scale = {row[0].strip("`"): row[at].split("<br>") for row in rows if row[0].startswith("`")}
-    text = (repository / page).read_text(encoding="utf-8")
-    quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", text, flags=re.MULTILINE)
-    assert len(quotes) == text.count("> `") >= least
-    for claim, found, verdict in quotes:
-        *effects, said = of_scale[claim]
-        assert (found, verdict) == ("; ".join(effects), said.split(" ", 1)[1]), claim
 
 
 @pytest.mark.e2e

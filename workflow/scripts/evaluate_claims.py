@@ -16,9 +16,7 @@ from common.atomic import write_json
 from common.errors import run_main
 from plan.load import load_config
 from report.context import add_context_arguments, parse_overrides
-from report.measured import Evidence
-from report.table_spec import paper_names
-from report.verdicts import corrected, counts_of, evaluate, scale_words, to_json
+from report.verdicts import counts_of, scale_words, tried
 
 
 def main() -> None:
@@ -30,9 +28,7 @@ def main() -> None:
     path = args.config.resolve()
     root = path.parent.parent
     config = load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
-    names, evidence = paper_names(root), Evidence(config, args.scores_root, args.trainings_root)
-    results = [evaluate(config, evidence, claim) for claim in config.claims]
-    found = corrected([to_json(result, names) for result in results])
+    found = tried(config, args.scores_root, args.trainings_root)
     about = {
         "scale": config.scale_name,
         "words": scale_words(config),
@@ -40,10 +36,10 @@ def main() -> None:
         "counts_corrected": counts_of(claim["verdict_corrected"] for claim in found),
     }
     write_json(args.out, about | {"claims": found})
-    for result in results:
-        print(f"{result.claim['id']}: {result.verdict}{f', {result.reason}' if result.reason else ''}")
-    mean = statistics.fmean(len(result.files) for result in results) if results else 0
-    print(f"{len(results)} claims; {mean:.1f} files behind each")
+    for claim in found:
+        print(f"{claim['id']}: {', '.join(filter(None, (claim['verdict'], claim['reason'])))}")
+    mean = statistics.fmean(len(claim["files"]) for claim in found) if found else 0
+    print(f"{len(found)} claims; {mean:.1f} files behind each")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 
 from plan import claims
 from plan.check_claims import differences
@@ -30,6 +31,13 @@ from report.measured import (
     check_there,
     measure,
 )
+from report.table_spec import paper_names
+
+
+def tried(config: Config, scores_root: Path, trainings_root: Path) -> list[dict]:
+    """Every claim on the scores of one scale, as claims.json has it: each verdict alone and corrected."""
+    names, evidence = paper_names(config.root), Evidence(config, scores_root, trainings_root)
+    return corrected([to_json(evaluate(config, evidence, claim), names) for claim in config.claims])
 
 
 def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:

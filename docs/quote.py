@@ -1,0 +1,102 @@
+"""Write the reference scores into the pages that quote them: tables, claims in quotation, and README's picture.
+
+    python docs/quote.py
+
+To be called when keep_reference.py has kept new ones. A table is known by its first line, a claim by `> ` and its name.
+The prose around them says what it said before: read it again.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "workflow/scripts"))
+
+from common.atomic import write_text  # noqa: E402
+from common.errors import UserError, run_main  # noqa: E402
+from plan.load import load_config  # noqa: E402
+from report.context import load_context  # noqa: E402
+from report.figure_style import save  # noqa: E402
+from report.figures import draw  # noqa: E402
+from report.ledger import measured_lines, verdict_words  # noqa: E402
+from report.table_text import render_markdown  # noqa: E402
+from report.tables import build  # noqa: E402
+from report.verdicts import tried  # noqa: E402
+
+TABLES = {  # page -> scale, table
+    "README.md": [("real", "parallax/real")],
+    "docs/real-results.md": [("real", "parallax/real-more")],
+    "docs/what-we-learnt.md": [
+        ("mini", "parallax/methods"),
+        ("mini", "parallax/tasks-retrieval"),
+        ("mini", "parallax/xlm-e-study"),
+    ],
+}
+CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
+QUOTED = re.compile(r"^> `([\w-]+)`: .+$", re.MULTILINE)
+
+
+def scores_of(scale: str) -> tuple:
+    """Context, tables and figures of the reference scores of a scale."""
+    scores = REPOSITORY / "reference/scores" / scale
+    return load_context(REPOSITORY / "config/config.yaml", scale, scores, ["scores_from=reference"])
+
+
+def table_of(scale: str, item: str) -> str:
+    """Without notes, and without the rows and columns that have no score yet."""
+    context, tables, _ = scores_of(scale)
+    rendered = render_markdown(build(tables[item], context))
+    rows = [line.strip("|").split("|") for line in rendered.splitlines() if line.startswith("|")]
+    rows = rows[:2] + [row for row in rows[2:] if {cell.strip() for cell in row[2:]} != {"--"}]
+    columns = [i for i in range(len(rows[0])) if i < 2 or {row[i].strip() for row in rows[2:]} - {"--", ""}]
+    return "\n".join(f"|{'|'.join(row[i] for i in columns)}|" for row in rows)
+
+
+def with_table(text: str, table: str, page: str) -> str:
+    head = table.partition("\n")[0]
+    found = re.findall(rf"^{re.escape(head)}\n(?:\|.*\n)+", text, re.MULTILINE)
+    if len(found) != 1:
+        raise UserError(f"{page}: {len(found)} tables begin with {head!r}, where one should; mend that line by hand")
+    return text.replace(found[0], f"{table}\n")
+
+
+def quotes_of(scale: str) -> dict[str, str]:
+    """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    reference = REPOSITORY / "reference"
+    claims = tried(config, reference / "scores" / scale, reference / "trainings" / scale)
+    return {
+        one["id"]: f"> `{one['id']}`: {'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
+        for one in claims
+    }
+
+
+def with_quotes(text: str, quotes: dict[str, str], page: str) -> str:
+    if unknown := {*QUOTED.findall(text)} - quotes.keys():
+        raise UserError(f"{page}: quotes {', '.join(sorted(unknown))}, no claim of config/claims.yaml")
+    return QUOTED.sub(lambda found: quotes[found[1]], text)
+
+
+def renewed(page: str) -> str:
+    """The page with today's numbers in its tables and quoted claims."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    for scale, item in TABLES.get(page, ()):
+        text = with_table(text, table_of(scale, item), page)
+    return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
+
+
+def draw_picture(out: Path) -> None:
+    """Every pre-training on real text, a panel for each task."""
+    context, _, figures = scores_of("real")
+    save(draw(figures["parallax/real-points"], context), out, "svg")
+
+
+def main() -> None:
+    for page in {**TABLES, **CLAIMS}:
+        write_text(REPOSITORY / page, renewed(page))
+    draw_picture(REPOSITORY / "docs/real.svg")
+
+
+if __name__ == "__main__":
+    run_main(main)
