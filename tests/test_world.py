@@ -208,6 +208,20 @@ def test_every_language_says_every_event_in_its_script(code):
         assert {token.upos for token in tokens} <= {*UPOS_OF.values(), "DET", "ADP", "AUX", "PART", "NUM", "PUNCT"}
 
 
+def test_a_clone_says_every_event_as_its_original_does_in_other_words():
+    world = build_concepts(1)
+    english, clone = (Speaker(world, build_language(world, *code)) for code in (("en",), ("el", "en")))
+    rng = random.Random(2)
+    for event in document(world, rng, 150):
+        a, b = english.say(event), clone.say(event)
+        assert [(x.upos, x.source, x.head, x.relation) for x in a] == [
+            (x.upos, x.source, x.head, x.relation) for x in b
+        ]
+        words = [{x.form for x in said if x.upos not in ("NUM", "PUNCT")} for said in (a, b)]
+        assert not words[0] & words[1]
+    assert clone.language.profile.script == "greek"
+
+
 def test_eight_languages_have_four_scripts_and_three_orders():
     codes = ["en", "de", "fr", "es", "ru", "hi", "ar", "zh"]
     assert len({PROFILES[code].script for code in codes}) >= 4

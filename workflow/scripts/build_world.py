@@ -41,7 +41,7 @@ KEYS = (
     "alignment",
     "dirt",
 )
-OPTIONAL_KEYS = ("translation",)
+OPTIONAL_KEYS = ("clones", "translation")
 SPLITS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
 UPSTREAM_LABEL = {"contradiction": "contradictory"}  # as XNLI-MT spells it
@@ -74,7 +74,10 @@ class Generator:
         )
         self.world: World = build_concepts(settings["seed"])
         self.codes = list(settings["languages"])
-        self.speakers = {code: Speaker(self.world, build_language(self.world, code)) for code in self.codes}
+        like = settings.get("clones", {})
+        self.speakers = {
+            code: Speaker(self.world, build_language(self.world, code, like.get(code))) for code in self.codes
+        }
         self.said: dict[str, set[str]] = {code: set() for code in self.codes}
         self.dirt: list[tuple[str, int, str]] = []
         self.test_events: dict[str, list[Event]] = {code: [] for code in self.codes}  # said in which test sets
@@ -577,7 +580,8 @@ def read_settings(scale_path: Path) -> dict:
         if corpus not in WMT_MEMBERS:
             known = ", ".join(WMT_MEMBERS)
             raise UserError(f"{scale_path}: world.translation.corpora: `{corpus}` is not written here; known: {known}")
-    for code in [*settings["languages"], *settings["bitext"]]:
+    clones = settings.get("clones", {})
+    for code in [*settings["languages"], *settings["bitext"], *clones, *clones.values()]:
         if code not in PROFILES:
             raise UserError(f"{scale_path}: world.languages: no stand-in for `{code}`; known: {', '.join(PROFILES)}")
     if "en" not in settings["languages"]:

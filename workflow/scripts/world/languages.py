@@ -6,7 +6,7 @@ shape, but their words are drawn from the world's seed.
 
 import random
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from world.concepts import PREPOSITIONS, Concept, Event, NounPhrase, World
@@ -131,8 +131,12 @@ class Language:
     variant: dict[str, str] = field(default_factory=dict)  # traditional characters, for zh-Hant
 
 
-def build_language(world: World, code: str) -> Language:
+def build_language(world: World, code: str, like: str | None = None) -> Language:
+    """`like` another language: its grammar, and words and a script of its own."""
     profile = PROFILES[code]
+    if like:
+        own = {"name": profile.name, "family": profile.family, "script": profile.script, "cognates": 0.0}
+        profile = replace(PROFILES[like], **own)
     rng = random.Random(f"{world.seed}/language/{code}")
     if profile.script == "han":
         return build_han_language(world, code, profile, rng)
