@@ -14,7 +14,7 @@
 #
 # Of your own. Each writes the file, checks it and says the next command.
 #   make new-run NAME=mine FROM=xlm-r                       config/runs/mine.yaml
-#   make new-table NAME=mine/table-01 RUNS="xlm-r mine"     config/tables/mine/table-01.yaml
+#   make new-table NAME=mine/table-01 RUNS="xlm-r mine" TASKS="xnli ud-pos"    config/tables/mine/table-01.yaml
 #
 # Meanwhile and afterwards.
 #   make status  from another terminal: jobs done and running, time left, losses; of a failure its cause
@@ -88,7 +88,7 @@ new-run: setup
 	@python workflow/scripts/new_item.py run "$(NAME)" --from "$(FROM)"
 
 new-table: setup
-	@python workflow/scripts/new_item.py table "$(NAME)" --runs $(RUNS)
+	@python workflow/scripts/new_item.py table "$(NAME)" --runs $(RUNS) $(if $(TASKS),--tasks $(TASKS))
 
 status: setup
 	@python workflow/scripts/status.py

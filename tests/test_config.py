@@ -479,7 +479,18 @@ def test_a_run_and_a_table_of_ones_own_are_written_checked_and_taken_back(tree, 
 
     assert "make train RUN=mine" in call("run", "mine", "--from", "xlm-r")
     assert "make table T=mine/table-01" in call("table", "mine/table-01", "--runs", "xlm-r", "mine")
+    call("table", "mine/table-02", "--runs", "mine", "--tasks", "ud-pos", "tatoeba", "word-alignment")
     config = load_config(tree)
+    asked = [
+        [column[key] for key in ("task", "metric", "setting")] for column in config.tables["mine/table-02"]["columns"]
+    ]
+    transfer, retrieval = "cross-lingual-transfer", "zero-shot-retrieval"
+    assert asked == [
+        ["ud-pos", "f1", transfer],
+        ["tatoeba", "accuracy", retrieval],
+        ["word-alignment", "error-rate", retrieval],
+    ]
+    assert [column["task"] for column in config.tables["mine/table-01"]["columns"]] == ["xnli"]
     assert [row["run"] for row in config.tables["mine/table-01"]["groups"][0]["rows"]] == ["xlm-r", "mine"]
     assert paper_line(config, "mine") == {"key": "mine", "name": "mine", "citation": ""}
     for words, says in (
@@ -487,11 +498,12 @@ def test_a_run_and_a_table_of_ones_own_are_written_checked_and_taken_back(tree, 
         (("run", "other", "--from", "xml-r"), "unknown run 'xml-r'; did you mean 'xlm-r'"),
         (("run", "Mine!", "--from", "xlm-r"), "small letters"),
         (("table", "table-01", "--runs", "xlm-r"), "folder/table"),
+        (("table", "my/table", "--runs", "xlm-r", "--tasks", "xlni"), "unknown task 'xlni'; did you mean 'xnli'"),
     ):
         with pytest.raises(UserError, match=says):
             call(*words)
     # what the checks refuse is gone again, with its line of papers.tsv
-    monkeypatch.setattr(new_item, "TABLE", new_item.TABLE.replace("accuracy", "acuracy"))
+    monkeypatch.setattr(new_item, "COLUMN", new_item.COLUMN.replace("{metric}", "acuracy"))
     papers = (tree / "config/published/papers.tsv").read_text()
     with pytest.raises(UserError, match="acuracy"):
         call("table", "yours/table-01", "--runs", "xlm-r")

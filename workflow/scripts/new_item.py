@@ -1,11 +1,11 @@
 """A run or a table of your own: the file, what it needs beside it, the checks, and the next command.
 
     make new-run NAME=mine FROM=xlm-r
-    make new-table NAME=mine/table-01 RUNS="xlm-r mine"
+    make new-table NAME=mine/table-01 RUNS="xlm-r mine" TASKS="ud-pos tatoeba"
     python workflow/scripts/new_item.py run mine --from xlm-r
-    python workflow/scripts/new_item.py table mine/table-01 --runs xlm-r mine
+    python workflow/scripts/new_item.py table mine/table-01 --runs xlm-r mine --tasks ud-pos tatoeba
 
-A run extends another and holds what differs. A table shows its runs in rows, on XNLI to begin with; a table in a new
+A run extends another and holds what differs. A table shows its runs in rows and a column of each task; one in a new
 folder of config/tables gets the line in config/published/papers.tsv that names it. Nothing that exists is changed, and
 what does not pass the checks is taken back.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from common.atomic import write_text
 from common.errors import UserError, run_main
-from common.yamlfiles import check_known
+from common.yamlfiles import check_known, read_yaml
 from plan.load import PAPERS, load_config
 
 RUN = """\
@@ -26,18 +26,19 @@ name: {name}
 extends: {parent}
 """
 TABLE = """\
-# config/README.md, "What a table says", has the other keys. A column of each task: parallax/summary shows some.
+# config/README.md, "What a table says", has the other keys.
 paper: {folder}
 item: {item}
 title: "{runs}, side by side"
 columns:
-  - {{task: xnli, metric: accuracy, languages: scale, average: true, heading: XNLI}}
+{columns}
 groups:
   - title: Trained here
-    setting: cross-lingual-transfer
+    setting: {setting}
     rows:
 {rows}
 """
+COLUMN = "  - {{task: {task}, metric: {metric}, setting: {setting}, languages: scale, average: true, heading: {task}}}"
 
 
 def new_run(root: Path, name: str, parent: str) -> tuple[list[Path], list[str]]:
@@ -54,15 +55,26 @@ def new_run(root: Path, name: str, parent: str) -> tuple[list[Path], list[str]]:
     ]
 
 
-def new_table(root: Path, name: str, runs: list[str]) -> tuple[list[Path], list[str]]:
+def new_table(root: Path, name: str, runs: list[str], tasks: list[str]) -> tuple[list[Path], list[str]]:
+    """A column shows a task's own metric in the first of its settings."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*", name):
         raise UserError(f"NAME={name}: write folder/table, in small letters, digits and hyphens: mine/table-01")
     for run in runs:
         check_known(run, (path.stem for path in (root / "config/runs").glob("*.yaml")), "RUNS", "run")
     folder, item = name.split("/")
     path = root / f"config/tables/{name}.yaml"
-    rows = "\n".join(f"      - {{label: {run}, run: {run}}}" for run in runs)
-    write_new(path, TABLE.format(folder=folder, item=item, runs=", ".join(runs), rows=rows))
+    columns = []
+    for task in tasks:
+        check_known(task, (path.stem for path in (root / "config/tasks").glob("*.yaml")), "TASKS", "task")
+        about = read_yaml(root / f"config/tasks/{task}.yaml")
+        columns.append({"task": task, "metric": about["metric"], "setting": next(iter(about["settings"]))})
+    words = {
+        "runs": ", ".join(runs),
+        "columns": "\n".join(COLUMN.format(**column) for column in columns),
+        "setting": columns[0]["setting"],
+        "rows": "\n".join(f"      - {{label: {run}, run: {run}}}" for run in runs),
+    }
+    write_new(path, TABLE.format(folder=folder, item=item, **words))
     papers = root / PAPERS
     known = papers.read_text(encoding="utf-8")
     if folder not in {line.partition("\t")[0] for line in known.splitlines()}:
@@ -87,12 +99,13 @@ def main() -> None:
     table = kinds.add_parser("table", help="a file of config/tables")
     table.add_argument("name", help="folder/table")
     table.add_argument("--runs", nargs="+", required=True, help="its rows")
+    table.add_argument("--tasks", nargs="+", default=["xnli"], help="its columns (default: xnli)")
     arguments = parser.parse_args()
     kept = (arguments.root / PAPERS).read_text(encoding="utf-8")
     if arguments.kind == "run":
         files, words = new_run(arguments.root, arguments.name, arguments.parent)
     else:
-        files, words = new_table(arguments.root, arguments.name, arguments.runs)
+        files, words = new_table(arguments.root, arguments.name, arguments.runs, arguments.tasks)
     try:
         load_config(arguments.root)
     except UserError:
