@@ -285,7 +285,8 @@ def test_readme_counts_the_claims_of_the_reference_scores(repository, document):
         f"{reproduced} are reproduced ({corrected} of them after correction for the {tested} that have a test), "
         f"{refuted} are not, and "
     )
-    told += f"{direction} is in its direction alone; {undecided} are undecided, {impossible} no world like this can try"
+    alone = "is in its direction" if direction == "1" else "are in their direction"
+    told += f"{direction} {alone} alone; {undecided} are undecided, {impossible} no world like this can try"
     assert told in " ".join((repository / "README.md").read_text(encoding="utf-8").split())
 
 
