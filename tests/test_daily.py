@@ -385,9 +385,20 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
         timed(tmp_path, "finetune", f"xlm/xnli/cross-lingual-transfer/seed-{seed}", 20.0)
     link = {"words": "a > b", "measured_words": "+5.2 [+1.0, +9.4] of +1.1", "unit": "points", "level": 0.95}
     claim = {"says": "A is ahead of B", "paper_name": "P"}
-    undecided = {**claim, "verdict": "undecided", "links": [{**link, "interval": [-1, 2]}]}
-    decided = {**claim, "verdict": "reproduced", "links": [{**link, "interval": [1.0, 9.4]}]}
-    (tmp_path / "results/mini/claims.json").write_text(json.dumps({"claims": [undecided, decided]}))
+    undecided = {
+        **claim,
+        "verdict": "undecided",
+        "verdict_corrected": "undecided",
+        "links": [{**link, "interval": [-1, 2]}],
+    }
+    decided = {
+        **claim,
+        "verdict": "reproduced",
+        "verdict_corrected": "reproduced",
+        "links": [{**link, "interval": [1.0, 9.4]}],
+    }
+    by_a_hair = {**decided, "verdict_corrected": "undecided", "says": "A is ahead of C"}
+    (tmp_path / "results/mini/claims.json").write_text(json.dumps({"claims": [undecided, by_a_hair, decided]}))
     config = load_config(tmp_path, {"scale": "mini"})
     trained, found, opened, _, after = afterwards.lines(config, cores=2)
     assert trained.startswith("Trained and evaluated: xlm, 3 seeds, in 6 min")
@@ -396,6 +407,7 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
     count, hours = re.search(r"trains the (\d+) other runs .*, some ([\d.]+) h on this", after).groups()
     assert float(hours) == pytest.approx(int(count) * 360 / 2 / 3600, abs=0.06)
     assert afterwards.headline([undecided], None).startswith("No claim is decided: of 1, 1 could be tried")
+    assert "A is ahead of C" in afterwards.headline([undecided, by_a_hair], None)
     # of numbers that mean nothing, none is a finding
     assert "mean nothing" in afterwards.headline([decided], "the numbers mean nothing")
     reference = load_config(tmp_path, {"scale": "mini", "scores_from": "reference"})

@@ -49,16 +49,17 @@ def trained_words(config: Config, seconds: dict[str, float]) -> str:
 
 
 def headline(claims: list[dict], warning: str | None) -> str:
-    """The first claim that the scores decide, and how."""
+    """The first claim that the scores decide, and how; one that stands after correction before the others."""
     if warning:
         return f"Found: nothing; {warning}."
-    for claim in claims:
-        for link in claim["links"]:
-            if claim["verdict"] in DECIDED and link["interval"] is not None:
-                return (
-                    f"{claim['verdict'].capitalize()}: {claim['says']} ({claim['paper_name']}). {link['words']}: "
-                    f"{link['measured_words']} {link['unit']}, {link['level']:.0%} interval."
-                )
+    for verdict in ("verdict_corrected", "verdict"):
+        for claim in claims:
+            for link in claim["links"]:
+                if claim[verdict] in DECIDED and link["interval"] is not None:
+                    return (
+                        f"{claim['verdict'].capitalize()}: {claim['says']} ({claim['paper_name']}). {link['words']}: "
+                        f"{link['measured_words']} {link['unit']}, {link['level']:.0%} interval."
+                    )
     tried = sum(claim["verdict"] not in ("no data", "not testable at this scale") for claim in claims)
     return f"No claim is decided: of {len(claims)}, {tried} could be tried with the runs that have scores."
 
