@@ -275,6 +275,22 @@ def claims_of(document: Path) -> list[list[str]]:
 
 
 @pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("scale", "page", "least"), [("mini", "docs/what-we-learnt.md", 10), ("real", "docs/real-results.md", 2)]
+)
+def test_the_pages_quote_the_claims_as_the_reference_scores_make_them(repository, document, scale, page, least):
+    rows = claims_of(document)
+    [at] = {row.index(scale) for row in rows if row[0] == "claim"}
+    of_scale = {row[0].strip("`"): row[at].split("<br>") for row in rows if row[0].startswith("`")}
+    text = (repository / page).read_text(encoding="utf-8")
+    quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", text, flags=re.MULTILINE)
+    assert len(quotes) == text.count("> `") >= least
+    for claim, found, verdict in quotes:
+        *effects, said = of_scale[claim]
+        assert (found, verdict) == ("; ".join(effects), said.split(" ", 1)[1]), claim
+
+
+@pytest.mark.e2e
 def test_readme_counts_the_claims_of_the_reference_scores(repository, document):
     counts = {row[0]: row[1:] for row in claims_of(document) if row[0].startswith("mini")}
     reproduced, direction, refuted, _, undecided, _, impossible = counts["mini"]

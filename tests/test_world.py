@@ -373,6 +373,8 @@ def test_dirt_is_listed_line_by_line():
         ({"seed": None}, "key world.seed is missing"),
         ({"languages": {"en": 1, "xx": 1}}, "no stand-in for `xx`"),
         ({"languages": {"de": 1}}, "must hold `en`"),
+        ({"clones": {"tr": "en"}}, "world.clones: `tr` is not among world.languages"),
+        ({"clones": {"de": "xx"}}, "world.clones: no stand-in for `xx`"),
         (
             {"translation": {**TRANSLATION, "corpora": ["wmt13-un"]}},
             "`wmt13-un` is not written here; known: wmt14-nc-v9",

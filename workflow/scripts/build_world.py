@@ -580,10 +580,14 @@ def read_settings(scale_path: Path) -> dict:
         if corpus not in WMT_MEMBERS:
             known = ", ".join(WMT_MEMBERS)
             raise UserError(f"{scale_path}: world.translation.corpora: `{corpus}` is not written here; known: {known}")
-    clones = settings.get("clones", {})
-    for code in [*settings["languages"], *settings["bitext"], *clones, *clones.values()]:
+    for code in [*settings["languages"], *settings["bitext"]]:
         if code not in PROFILES:
             raise UserError(f"{scale_path}: world.languages: no stand-in for `{code}`; known: {', '.join(PROFILES)}")
+    for code, like in settings.get("clones", {}).items():
+        if code not in settings["languages"]:
+            raise UserError(f"{scale_path}: world.clones: `{code}` is not among world.languages; name it there too")
+        if like not in PROFILES:
+            raise UserError(f"{scale_path}: world.clones: no stand-in for `{like}`; known: {', '.join(PROFILES)}")
     if "en" not in settings["languages"]:
         raise UserError(f"{scale_path}: world.languages must hold `en`, the pivot of all parallel text")
     return settings

@@ -232,7 +232,7 @@ def at_least_fp32(logits: Tensor) -> Tensor:
 def initialise(module: nn.Module, std: float) -> None:
     """BERT's initialisation: N(0, std) matrices, zero biases, unit LayerNorms, zero padding rows."""
     if any(weight.is_meta for weight in module.parameters()):
-        return  # the bill asks for shapes alone, of models that are not made
+        return  # who asks for shapes alone needs no weights drawn
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=std)
