@@ -23,6 +23,7 @@ import plan.evidence
 import plan.exports
 import plan.figure_specs
 import plan.jobs
+import plan.kept
 import plan.load
 import plan.needs
 import plan.recipes
@@ -53,7 +54,7 @@ configfile: "config/config.yaml"
 
 
 try:
-    PLAN = plan.load.load_config(".", config)
+    PLAN = plan.kept.kept_config(".", config)
     CLEANING = plan.load.load_cleaning(PLAN)
     NEEDS = plan.claimed.all_needs(PLAN)
     ASKED = [*PLAN.listed, *(run for run, _, _ in NEEDS)]

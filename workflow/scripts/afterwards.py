@@ -17,7 +17,7 @@ from common.errors import run_main
 from plan.claimed import all_needs
 from plan.config import Config
 from plan.evidence import reference_scores, seeds_of
-from plan.load import load_config
+from plan.kept import kept_config
 from plan.runs import with_ancestors
 from watch.events import time_words
 
@@ -67,7 +67,7 @@ def headline(claims: list[dict], warning: str | None) -> str:
 def next_words(config: Config, seconds: dict[str, float], cores: int) -> str:
     if config.from_reference:
         return "Next: `make` trains XLM-R, XLM and an untrained encoder at scale mini, on a CPU, in 35 to 60 minutes."
-    everything = load_config(config.root, {"scale": config.scale_name, "runs": "all"})
+    everything = kept_config(config.root, {"scale": config.scale_name, "runs": "all"})
     asked = with_ancestors(everything, sorted({run for run, _, _ in all_needs(everything)}))
     missing = [run for run in asked if run in everything.pretrained and run not in seconds]
     if not missing:
@@ -105,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as Snakemake's: scale=smoke")
     arguments = parser.parse_args()
-    config = load_config(".", settings_of(arguments.config))
+    config = kept_config(".", settings_of(arguments.config))
     print("\n".join(["", *lines(config, os.cpu_count() or 1)]), file=sys.stderr)
 
 

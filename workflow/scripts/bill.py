@@ -32,7 +32,7 @@ from common.columns import lined_up
 from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
 from plan.config import Config
-from plan.load import load_config
+from plan.kept import kept_config
 
 TARGET = "results/tables/all.tex"
 PROFILE = Path("slurm/config.v8+.yaml")
@@ -387,7 +387,7 @@ def main() -> None:
         from billing import pricing as billing
         from billing.machines import choose_rate, load_machines
 
-        config = load_config(".", settings_of(args.config))
+        config = kept_config(".", settings_of(args.config))
         billing.know_sizes(config)
         found, done = asked.result()
 

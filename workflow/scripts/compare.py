@@ -23,7 +23,7 @@ from common.errors import UserError, run_main
 from common.yamlfiles import check_known
 from plan.config import Config
 from plan.evidence import evidence, is_current, stale, trainings_of
-from plan.load import load_config
+from plan.kept import kept_config
 from plan.needs import canonical_run
 from plan.runs import hash_of, pretrain_seed, resolve_run
 from report.intervals import quantile_of_t
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as Snakemake's")
     parser.add_argument("--scores", type=Path, help="the scores of B, in place of those of this folder")
     arguments = parser.parse_args()
-    config: Config = load_config(".", settings_of(arguments.config))
+    config: Config = kept_config(".", settings_of(arguments.config))
     names = [arguments.a, arguments.b]
     for name in names:
         check_known(name, config.runs, "make compare", "run")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common.atomic import write_json
 from common.errors import run_main
-from plan.load import load_config
+from plan.kept import kept_config
 from report.context import add_context_arguments, parse_overrides
 from report.verdicts import counts_of, scale_words, tried
 
@@ -27,7 +27,7 @@ def main() -> None:
     args = parser.parse_args()
     path = args.config.resolve()
     root = path.parent.parent
-    config = load_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
+    config = kept_config(root, {**parse_overrides(args.override), "scale": args.scale}, path.relative_to(root))
     found = tried(config, args.scores_root, args.trainings_root)
     about = {
         "scale": config.scale_name,

@@ -8,7 +8,7 @@ import yaml
 from common.atomic import write_summed
 from common.errors import run_main
 from plan.config import Config
-from plan.load import config_of
+from plan.kept import config_of
 from plan.runs import resolve_run
 
 HEADER = (

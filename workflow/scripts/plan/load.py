@@ -255,13 +255,3 @@ def _check_threshold(where: str, name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{where}: must be a number, is {json.dumps(value, default=str)}")
     check_bounds(where, name, value)
-
-
-def config_of(path: Path, scale: Path, folder: str) -> Config:
-    """The configuration that a file of config/<folder>/ belongs to, at the scale of config/scales/<scale>.yaml."""
-    root = path.resolve().parent.parent.parent
-    if path.resolve().parent != root / "config" / folder:
-        raise UserError(f"{path}: must lie in config/{folder} of the repository, where its neighbours are")
-    if scale.resolve().parent != root / "config/scales":
-        raise UserError(f"{scale}: must lie in config/scales of the same repository")
-    return load_config(root, {"scale": scale.stem})

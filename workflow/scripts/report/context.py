@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.yamlfiles import parse_yaml
 from plan.config import Config
 from plan.evidence import check_hashes, evidence, seeds_of, trainings_of
-from plan.load import load_config
+from plan.kept import kept_config
 from plan.needs import borrowed_paths, canonical_run, needs, score_paths
 from plan.runs import not_here
 from plan.words import described
@@ -117,7 +117,7 @@ def load_context(
     config_path = Path(config_path)
     root = config_path.resolve().parent.parent
     changes = {**parse_overrides(overrides), "scale": scale}
-    config = load_config(root, changes, config_path.resolve().relative_to(root))
+    config = kept_config(root, changes, config_path.resolve().relative_to(root))
     return context_of(config, Path(scores_root)), config.tables, config.figures
 
 
