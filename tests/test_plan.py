@@ -15,7 +15,15 @@ from common.identity import run_hash
 from common.yamlfiles import deep_merge
 from plan import exports
 from plan.check_tasks import check_task
-from plan.claimed import all_needs, all_score_paths, compared_digest, shown_counts, shown_trainings
+from plan.claimed import (
+    all_needs,
+    all_score_paths,
+    claim_needs,
+    compared_digest,
+    shown_counts,
+    shown_trainings,
+    untestable,
+)
 from plan.code import local_imports
 from plan.config import Config
 from plan.data import corpus_languages
@@ -292,7 +300,8 @@ def test_a_parent_of_another_shape_is_refused_before_any_job(repository):
 def test_a_plain_make_trains_what_the_scale_lists(repository):
     for scale in ("smoke", "mini", "mini-2"):
         config = load_config(repository, {"scale": scale})
-        assert {run for run, _, _ in all_needs(config)} == {"fast-align", "random-init", "xlm", "xlm-r"}
+        untrained = {"random-init"} if scale == "smoke" else set()
+        assert {run for run, _, _ in all_needs(config)} == {"fast-align", "xlm", "xlm-r"} | untrained
         everything = load_config(repository, {"scale": scale, "runs": "all"})
         found = {run for run, _, _ in all_needs(everything)}
         assert found > {
@@ -308,6 +317,33 @@ def test_a_plain_make_trains_what_the_scale_lists(repository):
         chosen = load_config(repository, {"scale": scale, "runs": ["xlm", "veco-large"]})
         assert {run for run, _, _ in all_needs(chosen)} == {"xlm", "veco-large"}
     assert load_config(repository, {"scale": "paper"}).selected > {"mbart", "xlm-r"}
+
+
+def test_what_is_computed_on_request_alone(repository, tmp_path):
+    """A task, a setting, and what rests on its model: planned where runs are named, and else a reason."""
+    asked = {
+        ("xlm-r", "paws-x", "cross-lingual-transfer"),
+        ("xlm-r", "xnli", "translate-train-all"),
+        ("xlm-r", "tatoeba", "best-xnli-model"),
+    }
+    plain = load_config(repository, {"scale": "mini"})
+    assert set(plain.on_request) == {"paws-x", "xnli/translate-train-all"}
+    assert not asked & {*all_needs(plain)} and ("xlm-r", "xnli", "cross-lingual-transfer") in all_needs(plain)
+    for settings in ({"runs": "all"}, {"runs": ["xlm-r"]}, {"scores_from": "reference"}):
+        assert asked <= {*all_needs(load_config(repository, {"scale": "mini", **settings}))}
+    context, tables, _ = load_context(repository / "config/config.yaml", "mini", tmp_path)
+    [row] = [row for group in tables["veco/table-01"]["groups"] for row in group["rows"] if row.get("run") == "xlm-r"][
+        :1
+    ]
+    for _, task, setting in asked:
+        said = why_missing(row, task, setting, context)
+        assert (
+            said.startswith(("paws-x is", "xnli/translate-train-all is")) and "computed with --config runs=all" in said
+        )
+    assert why_missing(row, "xnli", "cross-lingual-transfer", context) is None
+    # A claim on it can be tested: it has no scores yet.
+    (claim,) = [claim for claim in plain.claims if claim["id"] == "xlm-e-gap-paws-x"]
+    assert untestable(plain, claim) is None and not [need for need in claim_needs(plain) if need[1] == "paws-x"]
 
 
 def test_a_run_that_is_not_trained_says_why(repository, tmp_path):

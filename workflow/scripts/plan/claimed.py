@@ -16,6 +16,7 @@ from plan.needs import (
     figure_trainings,
     has_pairs,
     needs,
+    on_request,
     paths_of_needs,
     unfit,
 )
@@ -182,6 +183,8 @@ def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tu
     controls = [own for claim in tested if (own := claims.control_of(claim))]
     for claim in [*tested, *_tested(config, controls)]:
         for one in claims.measures_of(claims.links_of(claim, config.tasks)):
+            if on_request(config, one.run, one.task, one.setting):
+                continue
             jobs = setting_jobs(config, one.task, one.setting, measured_languages(config, one))
             found |= {(canonical_run(config, one.run, one.task), one.task, job) for job in jobs}
     return sorted(found)

@@ -81,6 +81,11 @@ class Config:
         return self.settings.get("scores_from") == "reference"
 
     @property
+    def on_request(self) -> dict[str, str]:
+        """What is computed only where runs are named, with the reason: tasks, or settings of them as task/setting."""
+        return {} if self.from_reference or self.settings.get("runs") else self.scale.get("on_request", {})
+
+    @property
     def listed(self) -> list[str]:
         """The runs that somebody asks for, by name or by the word all: `models` trains them, table or not."""
         chosen = self.settings.get("runs") or self.scale.get("runs") or []

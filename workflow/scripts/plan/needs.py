@@ -49,7 +49,7 @@ def needs(
 
     Runs are canonical. Left out: rows without a run of ours, runs that neither config.yaml nor the scale selects (or
     that are not among `runs`), tasks and settings that nothing computes yet, tasks in none of whose languages this
-    scale evaluates, and settings that rest on sentence pairs where it has none.
+    scale evaluates, settings that rest on sentence pairs where it has none, and what is computed on request alone.
     """
     runs = config.selected if runs is None else runs
     if "compare" in spec:  # the columns that it takes from tables of scores
@@ -65,13 +65,24 @@ def needs(
                 setting = group.get("settings", {}).get(task, setting)
                 if task not in config.tasks or setting not in config.tasks[task]["settings"]:
                     continue
-                if unfit(config, run, task, setting):
+                if unfit(config, run, task, setting) or on_request(config, run, task, setting):
                     continue
                 if task_languages(config, task) and has_pairs(config, task, setting):  # else nothing to evaluate
                     shown = column["languages"] if isinstance(column.get("languages"), list) else None
                     jobs = setting_jobs(config, task, setting, shown)
                     found |= {(canonical_run(config, run, task), task, job) for job in jobs}
     return sorted(found)
+
+
+def on_request(config: Config, run: str, task: str, setting: str) -> str | None:
+    """Why a call that names no runs does not compute a setting of a task."""
+    if run not in config.selected:
+        return None
+    model = config.tasks[task]["settings"][setting].get("model", {"task": task, "setting": setting})
+    for name in (task, f"{task}/{setting}", model["task"], f"{model['task']}/{model['setting']}"):
+        if why := config.on_request.get(name):
+            return f"{name} is computed with --config runs=all alone: {why}"
+    return None
 
 
 def has_pairs(config: Config, task: str, setting: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from plan.evidence import seeds_of
-from plan.needs import canonical_run, unfit
+from plan.needs import canonical_run, on_request, unfit
 from report.context import Context, expected_scores, load_expected, why_unselected
 from report.scores import (
     ENGLISH,
@@ -177,7 +177,7 @@ def why_missing(row: dict, task: str, setting: str, context: Context) -> str | N
         return f"task {task} is not evaluated yet (no file in config/tasks)"
     if setting not in context.tasks[task]:
         return f"task {task} has no setting {setting}"
-    return unfit(context.config, run, task, setting)
+    return unfit(context.config, run, task, setting) or on_request(context.config, run, task, setting)
 
 
 def no_file(context: Context) -> str:
