@@ -326,7 +326,7 @@ def test_other_formats_are_of_the_same_spec(tree):
 
 def make_site(tree: Path, scores: str, out: Path) -> Path:
     command = [sys.executable, "workflow/scripts/make_site.py", "--scale", "mini", "--scores-root", scores]
-    command += ["--override", f"items=[{','.join(ITEMS)}]", "--out", str(out)]
+    command += ["--override", f"items=[{','.join(ITEMS)}]", "--override", "runs=all", "--out", str(out)]
     subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True)
     return out
 

@@ -71,8 +71,15 @@ def existing(config: Config, paths: list[str]) -> list[str]:
 
 
 def is_current(config: Config, path: str | Path) -> bool:
-    """Is this reference file there, and of the run, recipe and task that the configuration has today?"""
-    file = config.root / path
+    """Is this reference file there, and of the run, recipe and task that the configuration has today? Looked at once:
+    a page asks of each file for each table."""
+    known = config.derived.setdefault("current", {})
+    if path not in known:
+        known[path] = _is_current(config, config.root / path)
+    return known[path]
+
+
+def _is_current(config: Config, file: Path) -> bool:
     kind = next(part for part in reversed(file.parts) if part in ("scores", "trainings", "corpus"))
     if kind == "corpus" or not file.is_file():
         return file.is_file()

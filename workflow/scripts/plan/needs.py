@@ -186,13 +186,11 @@ def borrowed_paths(config: Config, spec: dict) -> list[str]:
     item = f"{spec.get('paper')}/{spec.get('item')}"
     if item not in config.tables or "compare" in spec:
         return []
-    known, found = config.derived.setdefault("current", {}), []
+    found = []
     for run, task, job in needs(config, spec, item, borrowed(config)):
         for seed in seeds_of(config, run):
             path = f"{reference_scores(config)}/{run}/{task}/{job}/seed-{seed}.json"
-            if path not in known:
-                known[path] = is_current(config, path)
-            found += [path] if known[path] else []
+            found += [path] if is_current(config, path) else []
     return found
 
 

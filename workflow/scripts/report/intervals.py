@@ -14,6 +14,7 @@ simulate_intervals.py compares this interval with others and counts how often ea
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -153,13 +154,13 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
     return found
 
 
+@cache
 def quantile_of_t(level: float, degrees: int) -> float:
     """Student's t: between minus this and this lies `level` of the distribution."""
     low, high = 0.0, 1.0
     while central_share(high, degrees) < level:
         high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if central_share(middle, degrees) < level else (low, middle)
     return high
 

@@ -141,9 +141,17 @@ class Evidence:
         self.contents: dict[Path, dict] = {}
         self.used: set[str] = set()
         self.of_today: dict[Path, bool] = {}
+        self.of_measure: dict[tuple, dict[str, dict[int, Path]]] = {}
+        self.of_items: dict[tuple[Path, str, str], tuple[list[float], list[float]] | None] = {}
 
     def paths(self, measure: Measure) -> dict[str, dict[int, Path]]:
         """Job (a setting, or one of each language) -> seed -> path."""
+        key = (measure.run, measure.task, measure.setting, measure.languages)
+        if key not in self.of_measure:
+            self.of_measure[key] = self._paths(measure)
+        return self.of_measure[key]
+
+    def _paths(self, measure: Measure) -> dict[str, dict[int, Path]]:
         run = canonical_run(self.config, measure.run, measure.task)
         jobs = setting_jobs(self.config, measure.task, measure.setting, self.languages(measure))
         seeds = seeds_of(self.config, run)
@@ -177,10 +185,13 @@ class Evidence:
     def items(self, measure: Measure, language: str, seed: int) -> tuple[list[float], list[float]] | None:
         paths = self.paths(measure)
         job = measure.setting if measure.setting in paths else f"{measure.setting}-{language}"
-        path = paths[job][seed]
-        if path not in self.contents:
-            self.contents[path] = read_content(path, self.config.scale_name)
-        return items_of(self.contents[path], language, measure.metric)
+        key = (paths[job][seed], language, measure.metric)
+        if key not in self.of_items:
+            path = paths[job][seed]
+            if path not in self.contents:
+                self.contents[path] = read_content(path, self.config.scale_name)
+            self.of_items[key] = items_of(self.contents[path], language, measure.metric)
+        return self.of_items[key]
 
     def costs(self, run: str, counting: str) -> dict[int, float]:
         """Seed of pre-training -> FLOPs, with those of the runs that it starts from."""
