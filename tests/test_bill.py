@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gc
 import io
 import itertools
 import json
@@ -199,6 +200,7 @@ def test_recomputed_parts_keep_what_enters_them(cross):
     block, reads = Block(config).train(), CrossAttention(config).train()
     recompute_parts(torch.nn.ModuleList([block, reads]))
     x, memory = (torch.randn(B, T, config.width, requires_grad=True) for _ in range(2))
+    gc.collect()  # what other tests left would be freed meanwhile, and counted
     cpu = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=cpu, profile_memory=True) as seen:
         out = block.self_attend(x, None)

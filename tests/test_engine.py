@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 import yaml
@@ -9,7 +12,7 @@ from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig, build, load_run
 from engine.masks import boolean_mask
-from engine.model import Encoder, MaskedLanguageModelHead
+from engine.model import Encoder, MaskedLanguageModelHead, shapes_alone
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
@@ -146,6 +149,22 @@ def test_weights_describe_themselves_and_are_equal_bytes(tmp_path):
         load_encoder(tmp_path / "cut")
     with pytest.raises(UserError, match="no such weights file"):
         load_encoder(tmp_path / "nowhere")
+
+
+def test_weights_are_loaded_without_torch_s_compiler(tmp_path, repository):
+    """It takes a second to import, of each job that fine-tunes or predicts."""
+    model = model_of(run_of(MMLM))
+    save_weights(tmp_path / "a", model, {"model": describe_model(CONFIG)})
+    load = "import sys; from engine.checkpoint import load_encoder; load_encoder(sys.argv[1]); print(*sys.modules)"
+    command = [sys.executable, "-c", load, str(tmp_path / "a")]
+    folder = repository / "workflow/scripts"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert {"torch", "engine.model"} <= {*done.stdout.split()} and "torch._dynamo" not in done.stdout.split()
+    with shapes_alone():
+        shapes = Encoder(CONFIG).state_dict()
+    drawn = model.encoder.state_dict()
+    assert {name: tensor.shape for name, tensor in shapes.items()} == {name: own.shape for name, own in drawn.items()}
+    assert all(tensor.is_meta for tensor in shapes.values())
 
 
 def test_learning_rate_peaks_at_the_end_of_the_warm_up_and_ends_at_zero():

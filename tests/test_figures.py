@@ -728,7 +728,12 @@ SLIPS = {
         "a",
         "training.sginal: unknown key; did you mean",
     ),
-    "columns": ("ernie-m/figure-06", ("published",), "a.csv", "unknown key of a figure with 'training' 'published'"),
+    "columns": (
+        "ernie-m/figure-06",
+        ("published",),
+        "config/a.csv",
+        "unknown key of a figure with 'training' 'published'",
+    ),
     "order": (
         "ernie-m/figure-05",
         ("bars", "order"),
@@ -761,7 +766,7 @@ SLIPS = {
     ),
     "key of points": ("parallax/real-points", ("points", "lines"), "xlm-r", "points.lines: unknown key; did you mean"),
     "counting": ("xlm-e/figure-01", ("cost", "counting"), "mine", "cost.counting: 'mine' is unknown"),
-    "file of costs": ("xlm-e/figure-01", ("cost", "published", "file"), "no.csv", "published: no.csv: no such file"),
+    "file of costs": ("xlm-e/figure-01", ("cost", "published", "file"), "config/no.csv", "config/no.csv: no such file"),
     "colour of a cost": ("xlm-e/figure-01", ("colours",), {"all steps": "#000000"}, "unknown line of this figure"),
 }
 

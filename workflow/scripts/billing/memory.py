@@ -16,6 +16,7 @@ from engine import cost
 from engine.config import ObjectiveConfig, RunConfig
 from engine.cost import Seen
 from engine.dist import LARGE
+from engine.model import shapes_alone
 from engine.objectives import OBJECTIVES
 from engine.objectives.mlm import CHUNK
 from engine.shape import ModelConfig
@@ -39,7 +40,7 @@ class Size:
 def _size_of(key: str, vocabulary: int, languages: int) -> Size:
     values = json.loads(key)
     run = run_config(values, vocabulary)
-    with torch.device("meta"):
+    with shapes_alone():
         model = PretrainingModel(run)
 
     def numbers(tensor: torch.Tensor) -> int:

@@ -27,7 +27,7 @@ from common.atomic import atomic_path, sha256_of, told
 from common.errors import UserError
 from common.typed import build
 from engine.dist import cut_like, whole
-from engine.model import Encoder
+from engine.model import Encoder, shapes_alone
 from engine.optim import AdamW
 from engine.prenorm import PreNormConfig, PreNormEncoder
 from engine.shape import ModelConfig
@@ -114,7 +114,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, 
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     try:
-        with torch.device("meta"):  # before any memory is asked for: the file may describe what nobody has room for
+        with shapes_alone():  # before any memory is asked for: the file may describe what nobody has room for
             kind(config).load_state_dict(own, assign=True)
         encoder = kind(config)
         encoder.load_state_dict(own)

@@ -3,11 +3,14 @@
 Shapes: B rows, T tokens of a row, D width, H heads, K = D / H, N selected positions, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from engine import by_hand
 from engine.attention import DistanceBias, Gate, attend, distance_biases, distance_tables
@@ -227,6 +230,24 @@ class MaskedLanguageModelHead(nn.Module):
 
 def at_least_fp32(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves out torch's own initialisations."""
+
+    def __torch_function__(self, function: Callable, types: tuple, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)
+
+
+@contextmanager
+def shapes_alone() -> Iterator[None]:
+    """Models without memory and numbers, on the meta device. To draw none torch would import its compiler there,
+    a second of every job that loads weights."""
+    with torch.device("meta"), _Undrawn():
+        yield
 
 
 def initialise(module: nn.Module, std: float) -> None:

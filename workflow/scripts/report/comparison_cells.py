@@ -264,13 +264,12 @@ def _typed(key: str) -> "RunConfig":  # noqa: F821  the engine is imported where
 @cache
 def _parameters(key: str) -> int:
     """From the shapes of the model."""
-    import torch
-
+    from engine.model import shapes_alone
     from engine.objectives import OBJECTIVES
     from training.assembly import PretrainingModel, parameters_of
 
     run = _typed(key)
-    with torch.device("meta"):
+    with shapes_alone():
         model = PretrainingModel(run)
     left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
     size = parameters_of(model, left_out)

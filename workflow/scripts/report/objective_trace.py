@@ -26,7 +26,7 @@ from engine.config import ObjectiveConfig, RunConfig
 from engine.data import FORMS, Source
 from engine.dist import Ranks
 from engine.heads import HEADS
-from engine.model import CrossAttention, Encoder, MaskedLanguageModelHead, ResidualNorm, SelfAttention
+from engine.model import CrossAttention, Encoder, MaskedLanguageModelHead, ResidualNorm, SelfAttention, shapes_alone
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows
@@ -204,7 +204,7 @@ def trace_head(
     tokens_BT, real_BT = pad(rows)
     with watched(model, words) as passes:
         model["head"](model["encoder"](tokens_BT, mask=real_BT), real_BT)
-    with torch.device("meta"):
+    with shapes_alone():
         real = dataclasses.replace(run.model, vocabulary=VOCABULARY)
         whole = nn.ModuleDict({"encoder": Encoder(real), "head": HEADS[kind](real.width, classes, 0.0)})
     own = named(words, tokens_BT[0])
@@ -327,7 +327,7 @@ VOCABULARY = 65_521  # a prime that stands for the size of the vocabulary
 def parts_of_run(run: RunConfig, objective: ObjectiveConfig) -> dict[str, Part]:
     """At the run's own size; no number is made for that."""
     real = dataclasses.replace(run.model, vocabulary=VOCABULARY)
-    with torch.device("meta"):
+    with shapes_alone():
         return parts_of(PretrainingModel(dataclasses.replace(run, model=real, objectives=(objective,))))
 
 
