@@ -73,10 +73,10 @@ def existing(config: Config, paths: list[str]) -> list[str]:
 def is_current(config: Config, path: str | Path) -> bool:
     """Is this reference file there, and of the run, recipe and task that the configuration has today? Looked at once:
     a page asks of each file for each table."""
-    known = config.derived.setdefault("current", {})
-    if path not in known:
-        known[path] = _is_current(config, config.root / path)
-    return known[path]
+    known, file = config.derived.setdefault("current", {}), config.root / path
+    if file not in known:
+        known[file] = _is_current(config, file)
+    return known[file]
 
 
 def _is_current(config: Config, file: Path) -> bool:
