@@ -302,7 +302,7 @@ def test_readme_counts_the_claims_of_the_reference_scores(repository, document):
         f"{refuted} are not, and "
     )
     alone = "is in its direction" if direction == "1" else "are in their direction"
-    told += f"{direction} {alone} alone; {undecided} are undecided, {impossible} no world like this can try"
+    told += f"{direction} {alone} alone; {undecided} are undecided, {impossible} cannot be tried at this size"
     assert told in " ".join((repository / "README.md").read_text(encoding="utf-8").split())
 
 
