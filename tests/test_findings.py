@@ -1,5 +1,6 @@
 """What the page says of methods: derived from scores alone, corrected, and silent where there is too little."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -52,10 +53,25 @@ def test_beside_the_best_stands_an_encoder_that_was_never_trained(config, scores
     assert "random-init" not in one.scores[task]
     floor = findings.reached(findings.Evidence(config, scores, scores.parent), "random-init", task)
     assert one.untrained[task] == floor and floor.mean < one.scores[task]["xlm-r"].mean
+    assert not any(kept.of_reference for kept in one.untrained.values())
     shutil.rmtree(scores / "random-init")
     page = findings_html.findings_html(found(config, scores), None, config.tie, [])
     assert f">{floor.mean:.1f} (3)<" not in page
     assert f">{floor.mean:.1f} (3)<" in findings_html.findings_html(one, None, config.tie, [])
+
+
+def test_where_no_untrained_encoder_was_tried_the_reference_s_stands_there_and_says_so(repository, tmp_path):
+    plain = load_config(repository, {"scale": "mini"})
+    assert "random-init" not in plain.selected
+    made_up.write_all(tmp_path / "scores", config=plain)
+    one = found(plain, tmp_path / "scores")
+    task = by_heading(one)["XNLI"]
+    of_reference = load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    folder = repository / "reference/scores/mini"
+    kept = findings.reached(findings.Evidence(of_reference, folder, folder), "random-init", task)
+    assert kept.trainings == 3 and one.untrained[task] == dataclasses.replace(kept, of_reference=True)
+    page = findings_html.findings_html(one, None, plain.tie, [])
+    assert f'{kept.mean:.1f} (3) <span class="quiet">of the reference</span>' in page
 
 
 def test_other_scores_say_otherwise(config, scores):

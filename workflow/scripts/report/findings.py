@@ -6,7 +6,7 @@ or task of these findings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf
 from pathlib import Path
@@ -53,6 +53,7 @@ class Reached:
 
     mean: float
     trainings: int
+    of_reference: bool = False  # not trained here
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,8 @@ def find(tables: Mapping[str, dict], config: Config, scores: Path, trainings: Pa
             of_tasks[task] = dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
     shown = {run for of_task in of_tasks.values() for run in of_task}
     methods = {run: describe(evidence, run, label) for run, label in labels.items() if run in shown}
-    untrained = {task: one for task in of_tasks if (one := floor(evidence, task))}
+    kept = reference_evidence(config)
+    untrained = {task: one for task in of_tasks if (one := floor(evidence, task) or kept_floor(kept, task))}
     chance = {
         task: one for task, of in of_tasks.items() if (one := chance_of(evidence, next(iter(of)), task)) is not None
     }
@@ -217,11 +219,23 @@ def chance_of(evidence: Evidence, run: str, task: Task) -> float | None:
     return -fmean(found) if task.less_is_better else fmean(found)
 
 
+def reference_evidence(config: Config) -> Evidence:
+    """What the repository keeps of this scale."""
+    reference = replace(config, settings={**config.settings, "scores_from": "reference", "runs": "all", "seeds": None})
+    folders = (config.root / f"reference/{kind}/{config.scale_name}" for kind in ("scores", "trainings"))
+    return Evidence(reference, *folders)
+
+
 def floor(evidence: Evidence, task: Task) -> Reached | None:
     """The best encoder of random weights."""
     runs = sorted(evidence.config.selected & evidence.config.untrained)
     found = [one for run in runs if (one := reached(evidence, run, task))]
     return max(found, key=lambda one: one.mean, default=None)
+
+
+def kept_floor(reference: Evidence, task: Task) -> Reached | None:
+    one = floor(reference, task)
+    return one and replace(one, of_reference=True)
 
 
 def compare_all(evidence: Evidence, scores: Mapping[Task, Mapping[str, Reached]]) -> dict[tuple, Ahead]:

@@ -194,7 +194,10 @@ def missing() -> Cell:
 
 
 def untrained_cell(one: Reached | None) -> Cell:
-    return Cell(f"{abs(one.mean):.1f} ({one.trainings})") if one else missing()
+    if one is None:
+        return missing()
+    kept = ' <span class="quiet">of the reference</span>' if one.of_reference else ""
+    return Cell(f"{abs(one.mean):.1f} ({one.trainings}){kept}")
 
 
 def best_cell(findings: Findings, task: Task, parallel: bool) -> Cell:
