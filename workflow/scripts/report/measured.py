@@ -140,7 +140,6 @@ class Evidence:
         self.read: dict[tuple[str, str, str], Results] = {}
         self.contents: dict[Path, dict] = {}
         self.used: set[str] = set()
-        self.of_today: dict[Path, bool] = {}
         self.of_measure: dict[tuple, dict[str, dict[int, Path]]] = {}
         self.of_items: dict[tuple[Path, str, str], tuple[list[float], list[float]] | None] = {}
 
@@ -161,10 +160,8 @@ class Evidence:
 
     def is_of_today(self, path: Path) -> bool:
         """Reference files may be of a configuration that has changed since."""
-        if path not in self.of_today:
-            kept = self.config.from_reference and path.exists()
-            self.of_today[path] = not kept or is_current(self.config, path.absolute())
-        return self.of_today[path]
+        kept = self.config.from_reference and path.exists()
+        return not kept or is_current(self.config, path.absolute())
 
     def languages(self, measure: Measure) -> list[str]:
         return measured_languages(self.config, measure)
