@@ -20,6 +20,7 @@ import io
 import math
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -382,18 +383,21 @@ def total_of(bills: Iterable) -> Sum:
 def main() -> None:
     args = parse_arguments()
     limits = read_limits(PROFILE, args.jobs, args.gpus, args.cores)
-    with ProcessPoolExecutor(1) as other:  # Snakemake's graph; at the same time torch and the models' sizes
-        asked = other.submit(graph.planned_jobs, args.config, args.targets)
-        from billing import pricing as billing
+    with ProcessPoolExecutor(1) as other, tempfile.TemporaryDirectory() as folder:
+        asked = other.submit(graph.planned_jobs, args.config, args.targets)  # Snakemake's graph, and here torch
+        import torch
+
         from billing.machines import choose_rate, load_machines
+        from billing.pricing import Pricing
 
-        config = kept_config(".", settings_of(args.config))
-        billing.know_sizes(config)
+        torch.set_num_threads(1)  # its tensors are small: a second thread would only be waited for
+        config, machines = kept_config(".", settings_of(args.config)), load_machines(Path("."))
+        rate = choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
+        pricing = Pricing(config, machines, rate, Path(folder))
+        pricing.get_ready(enough=asked.done)
         found, done = asked.result()
+        bills = pricing.bill(found)
 
-    machines = load_machines(Path("."))
-    rate = choose_rate(config, machines, args.machine, args.utilisation, args.flops_per_second)
-    bills = billing.price(config, machines, rate, found)
     limits = for_plan(limits, bills, args.jobs)
     text, critical = report(bills, done, config, rate, limits)
     if args.csv:

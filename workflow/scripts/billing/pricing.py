@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -140,6 +140,22 @@ class Pricing:
         found = [read_manifest(path) for path in sorted(self.results.glob("shards/mono/*/*/0.json"))]
         sentences = sum(manifest["sentences"] for manifest in found)
         return sum(m["tokens"] for m in found) / sentences if sentences else self.assumed_line
+
+    def get_ready(self, enough: Callable[[], bool]) -> None:
+        """Before it is known what is to be trained: sizes every run of the scale and, where no text is encoded yet,
+        samples it, until it is `enough`. `size_of` and `sample` remember."""
+        asked = [*self.config.listed, *(run for run, _, _ in all_needs(self.config))]
+        encoded = next((self.results / "shards").glob("*/*/*/*.json"), None)
+        for name in with_ancestors(self.config, asked):
+            if name not in self.config.pretrained:
+                continue
+            if enough():
+                return
+            values = resolve_run(self.config, name)
+            size_of(values, self.vocabulary)
+            run = run_config(values, self.vocabulary)
+            if run.schedule.steps and not encoded:
+                self.sample(run, None, 1)
 
     def bill(self, jobs: Sequence[Job]) -> list[Bill]:
         rules = {job.number: job.rule for job in jobs}
@@ -562,14 +578,6 @@ def forward(
 ) -> float:
     """FLOPs of tokens of rows of a length through the encoder."""
     return cost.ours(Pass(tokens, model.layers if layers is None else layers, length, trained), model)
-
-
-def know_sizes(config: Config) -> None:
-    """Of the models of all runs of the scale, before it is known which are to be trained: `size_of` remembers."""
-    asked = [*config.listed, *(run for run, _, _ in all_needs(config))]
-    for run in with_ancestors(config, asked):
-        if run in config.pretrained:
-            size_of(resolve_run(config, run), vocabulary_size(config))
 
 
 def price(config: Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
