@@ -1,4 +1,4 @@
-"""Write the reference scores into the pages that quote them: tables, claims in quotation, and README's picture.
+"""Write the reference scores into the pages that quote them: tables, costs, claims in quotation, and README's picture.
 
     python docs/quote.py
 
@@ -6,6 +6,7 @@ To be called when keep_reference.py has kept new ones. A table is known by its f
 The prose around them says what it said before: read it again.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ sys.path.insert(0, str(REPOSITORY / "workflow/scripts"))
 from common.atomic import write_text  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from plan.load import load_config  # noqa: E402
+from plan.runs import with_ancestors  # noqa: E402
 from report.context import load_context  # noqa: E402
 from report.figure_style import save  # noqa: E402
 from report.figures import draw  # noqa: E402
@@ -33,6 +35,7 @@ TABLES = {  # page -> scale, table
         ("mini", "parallax/xlm-e-study"),
     ],
 }
+COSTS = {"docs/real-results.md": "real"}  # page -> scale
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -51,6 +54,34 @@ def table_of(scale: str, item: str) -> str:
     rows = rows[:2] + [row for row in rows[2:] if {cell.strip() for cell in row[2:]} != {"--"}]
     columns = [i for i in range(len(rows[0])) if i < 2 or {row[i].strip() for row in rows[2:]} - {"--", ""}]
     return "\n".join(f"|{'|'.join(row[i] for i in columns)}|" for row in rows)
+
+
+def costs_of(scale: str) -> str:
+    """What each run's kept pre-trainings took, of one and of the runs that it starts from."""
+    config = load_config(REPOSITORY, {"scale": scale})
+    kept = {
+        run: [json.loads(path.read_text(encoding="utf-8"))["cost"] for path in sorted(folder.glob("seed-*.json"))]
+        for run in config.pretrained
+        if (folder := REPOSITORY / "reference/trainings" / scale / run).is_dir()
+    }
+    lines = [
+        "| run | tokens, M | with its start | FLOPs, T | with its start | minutes of a core |",
+        "|---|---|---|---|---|---|",
+    ]
+    for run, costs in sorted(kept.items(), key=lambda item: item[1][0]["flops"]):
+        if not costs[0]["flops"]:
+            continue
+        own, whole = costs[0], [kept[other][0] for other in with_ancestors(config, [run])]
+        minutes = sorted({round(cost["seconds"] / 60) for cost in costs})
+        cells = [
+            f"{own['tokens'] / 1e6:.1f}",
+            f"{sum(cost['tokens'] for cost in whole) / 1e6:.1f}",
+            f"{own['flops'] / 1e12:.0f}",
+            f"{sum(cost['flops'] for cost in whole) / 1e12:.0f}",
+            " to ".join(map(str, dict.fromkeys([minutes[0], minutes[-1]]))),
+        ]
+        lines.append(f"| `{run}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def with_table(text: str, table: str, page: str) -> str:
@@ -83,6 +114,8 @@ def renewed(page: str) -> str:
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     for scale, item in TABLES.get(page, ()):
         text = with_table(text, table_of(scale, item), page)
+    if page in COSTS:
+        text = with_table(text, costs_of(COSTS[page]), page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
 
 
