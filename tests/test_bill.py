@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -389,6 +390,11 @@ SOME = [
 ]
 
 
+def price(config, machines, rate, asked) -> list[billing.Bill]:
+    with tempfile.TemporaryDirectory() as folder:
+        return billing.Pricing(config, machines, rate, Path(folder)).bill(asked)
+
+
 @pytest.fixture(scope="module")
 def bare(paper, tmp_path_factory):
     """The configuration of the paper scale where nothing is done."""
@@ -399,7 +405,20 @@ def bare(paper, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bills(bare, machines):
-    return billing.price(bare, machines, rate_of(machines), SOME)
+    return price(bare, machines, rate_of(machines), SOME)
+
+
+def test_what_was_made_ready_while_the_plan_was_waited_for_changes_no_bill(bills, bare, machines, tmp_path):
+    """Three runs are sized and sampled ahead, and nothing more once the plan is there."""
+    pricing = billing.Pricing(bare, machines, rate_of(machines), tmp_path)
+    asked = iter([False] * 3)
+    pricing.get_ready(enough=lambda: next(asked, True))
+    [(_, sampled)] = pricing._samples.values()
+    assert sampled and not list(asked)
+    known = len(sampled)
+    pricing.get_ready(enough=lambda: True)
+    assert len(sampled) == known
+    assert pricing.bill(SOME) == bills
 
 
 def test_a_world_that_is_not_there_yet_is_not_charged_the_size_of_the_real_corpus(bare, repository, machines, tmp_path):
@@ -416,7 +435,7 @@ def test_a_world_that_is_not_there_yet_is_not_charged_the_size_of_the_real_corpu
     assert pricing.text_of("bitext", "wmt14-nc-v9", "de-en") == pytest.approx(2 * 500 * line)
     assert pricing.text_of("bitext", "EUbookshop", "de-en") == 0
     clean = job(0, "clean_mono", corpus="cc-100", lang="en", shard="0")
-    [found] = billing.price(mini, machines, rate_of(machines, "cpu-core"), [clean])
+    [found] = price(mini, machines, rate_of(machines, "cpu-core"), [clean])
     assert 5 < found.seconds < 60 and found.disk < 1e6
 
 
@@ -459,7 +478,7 @@ def everything(bare, machines):
             rules = [kind] if trained == (task, setting) else []
             rules += ["translate", "validate_translator"] if kind == "train_translator" else ["predict"]
             asked += [job(0, rule, run=run, task=task, setting=setting, seed="1") for rule in rules]
-    return billing.price(bare, machines, rate_of(machines), asked)
+    return price(bare, machines, rate_of(machines), asked)
 
 
 def test_every_run_and_every_task_has_a_price(bare, everything):
@@ -502,13 +521,13 @@ def test_small_steps_cost_time_on_gpus_alone(bare, machines):
         job(1, "validate_translator", run="transformer-big", task="wmt14-en-de", setting="random-init", seed="1"),
     ]
     start, step = machines["assumed"]["start"]["gpu"], machines["assumed"]["step"]
-    retrieval, translation = billing.price(bare, machines, rate_of(machines), asked)
+    retrieval, translation = price(bare, machines, rate_of(machines), asked)
     assert retrieval.seconds == pytest.approx(start + 200000 * 7 * step)
     recipe = resolve_recipe(bare, "wmt14-en-de", "random-init", recipe_of(bare, "transformer-big"))
     batches = recipe["recipe"]["snapshots"] * recipe["counts"]["dev"]["de"] / 64
     assert translation.seconds == pytest.approx(start + batches * 32 * 6 * step / 3)
     without = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
-    for own in billing.price(without, machines, rate_of(machines, "cpu-core"), asked):
+    for own in price(without, machines, rate_of(machines, "cpu-core"), asked):
         assert "a trained block" not in own.basis
 
 
@@ -556,7 +575,7 @@ def test_what_time_and_memory_do_not_allow_is_said(bills, bare, machines):
     assert "1 jobs of pretrain need more than the profile's 3 submissions of 24 h each" in text
     small = rate_of(machines)
     small = dataclasses.replace(small, memory=8e9)
-    found = billing.price(bare, machines, small, SOME)
+    found = price(bare, machines, small, SOME)
     [line, *_] = [line for line in bill.unfit(found) if "pretrain" in line]
     assert "of 8.0 GB; batch.device_rows" in line
     with pytest.raises(UserError, match="--gpus: 8, but one job takes 64"):
@@ -651,7 +670,7 @@ def test_what_a_training_has_done_is_not_billed(corpus, bare, machines, tmp_path
     (place / "sampling_plan.tsv").write_text((corpus / "plan.tsv").read_text())
 
     def priced(seed: str) -> billing.Bill:
-        return billing.price(config, machines, rate_of(machines), [job(0, "pretrain", run="xlm-r", seed=seed)])[0]
+        return price(config, machines, rate_of(machines), [job(0, "pretrain", run="xlm-r", seed=seed)])[0]
 
     whole = priced("1")
     data = content_hash((corpus / "plan.tsv").read_text())

@@ -12,8 +12,7 @@ import dataclasses
 import math
 import re
 import statistics
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -578,8 +577,3 @@ def forward(
 ) -> float:
     """FLOPs of tokens of rows of a length through the encoder."""
     return cost.ours(Pass(tokens, model.layers if layers is None else layers, length, trained), model)
-
-
-def price(config: Config, machines: dict, rate: Rate, jobs: Iterable[Job]) -> list[Bill]:
-    with tempfile.TemporaryDirectory() as folder:
-        return Pricing(config, machines, rate, Path(folder)).bill(list(jobs))
