@@ -61,7 +61,7 @@ def costs_of(scale: str) -> str:
     config = load_config(REPOSITORY, {"scale": scale})
     kept = {
         run: [json.loads(path.read_text(encoding="utf-8"))["cost"] for path in sorted(folder.glob("seed-*.json"))]
-        for run in config.pretrained
+        for run in set(config.pretrained) - config.untrained
         if (folder := REPOSITORY / "reference/trainings" / scale / run).is_dir()
     }
     lines = [
@@ -69,8 +69,6 @@ def costs_of(scale: str) -> str:
         "|---|---|---|---|---|---|",
     ]
     for run, costs in sorted(kept.items(), key=lambda item: item[1][0]["flops"]):
-        if not costs[0]["flops"]:
-            continue
         own, whole = costs[0], [kept[other][0] for other in with_ancestors(config, [run])]
         minutes = sorted({round(cost["seconds"] / 60) for cost in costs})
         cells = [
