@@ -482,6 +482,7 @@ def test_parsing_imports_nothing_heavy(repository):
     assert "LOADED []" in done.stdout
 
 
+@pytest.mark.sampled(1)  # what paper plans has all that small has
 @pytest.mark.parametrize(
     ("scale", "targets"),
     [

@@ -216,7 +216,7 @@ def products(tree: Path) -> dict[str, bytes]:
 
 @pytest.mark.e2e
 def test_the_reference_makes_the_same_document_twice(document, repository, tmp_path, request):
-    """And its page alone without torch. The second time a third of the tables and figures, drawn; all with --whole."""
+    """And its page alone without torch. The second time a sixth of the tables and figures, drawn; all with --whole."""
     first, tree, without_torch = products(document), copy_tree(repository, tmp_path / "other"), tmp_path / "none"
     (without_torch / "torch").mkdir(parents=True)
     (without_torch / "torch/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
@@ -227,7 +227,7 @@ def test_the_reference_makes_the_same_document_twice(document, repository, tmp_p
     wanted = []
     if not request.config.getoption("--whole"):
         items = sorted(path for path in first if re.fullmatch(r"results/\w+/[\w-]+/[\w-]+\.(tex|pdf)", path))
-        wanted = ["--", "results/tables/claims.tex", *random.Random("other").sample(items, len(items) // 3)]
+        wanted = ["--", "results/tables/claims.tex", *random.Random("other").sample(items, len(items) // 6)]
     snakemake(tree, "--cores", "2", "--config", "scores_from=reference", *wanted)
     second = products(tree)
     assert "results/tables/all.tex" in first and len(second) > (20 if wanted else len(first) - 1)
