@@ -4,6 +4,7 @@ in config/claims.yaml is found when the plan is read."""
 import dataclasses
 import json
 import math
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -384,6 +385,22 @@ def test_a_small_part_of_the_published_effect_is_its_direction_alone(config, roo
         "direction only",
         "30 % of the published difference for xlm-r > infoxlm-base",
     )
+
+
+def test_an_open_difference_far_below_the_published_one_says_so(config, roots):
+    write_items(roots[0], RUNS["good"], mean=62, of_seeds=1)
+    write_items(roots[0], RUNS["bad"], mean=60)
+    test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
+    alone = judge(config, roots, better=test)
+    low, high = alone.measured[0].interval
+    assert alone.verdict == "undecided" and low < 0 < high
+    for share, added in ((0.51, ""), (0.49, "; at most 49 % of the published difference")):
+        result = judge(config, roots, better=test, published={"difference": high / share})
+        assert (result.verdict, result.reason) == ("undecided", alone.reason + added)
+    chain = {"runs": [RUNS["good"], RUNS["bad"], RUNS["third"]], **XNLI}
+    write_items(roots[0], RUNS["third"], mean=30)
+    result = judge(config, roots, ordering=chain, published={"difference": [1000.0, 40.0]})
+    assert re.search(r"; at most \d+ % of the published difference for ernie-m-base > xlm-r$", result.reason)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,13 @@ class Measured:
             return None
         return self.found.mean / self.published
 
+    @property
+    def most(self) -> float | None:
+        """The largest share of the published difference that the interval leaves possible."""
+        if self.share is None or self.interval is None:
+            return None
+        return self.interval[1] / self.published
+
 
 @dataclass
 class Result:

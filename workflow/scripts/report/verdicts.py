@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 from plan import claims
@@ -75,7 +76,14 @@ def verdict_of(measured: list[Measured]) -> tuple[str, str]:
         wrong = measured[decided.index(NOT_REPRODUCED)]
         return NOT_REPRODUCED, "" if len(measured) == 1 else f"{link_words(wrong.link)} does not hold"
     if UNDECIDED in decided:
-        return UNDECIDED, advice([one for one in measured if one.decided == UNDECIDED])
+        open_links = [one for one in measured if one.decided == UNDECIDED]
+        too_small = [one for one in open_links if one.most is not None and one.most < ENOUGH]
+        if not too_small:
+            return UNDECIDED, advice(open_links)
+        # Whether there is any difference stays open; that it is not the paper's does not.
+        least = min(too_small, key=attrgetter("most"))
+        of = "" if len(measured) == 1 else f" for {link_words(least.link)}"
+        return UNDECIDED, f"{advice(open_links)}; at most {100 * least.most:.0f} % of the published difference{of}"
     shares = [(one.share, one) for one in measured if one.share is not None and one.share < ENOUGH]
     if shares:
         least, one = min(shares, key=lambda pair: pair[0])
