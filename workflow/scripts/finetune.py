@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from common.atomic import write_json
 from common.errors import UserError, run_main
+from common.memory import keep_freed_memory
 from engine.answers import Question
 from engine.checkpoint import load_encoder, load_weights, save_weights
 from engine.formats import FORMATS, POOLER
@@ -59,6 +60,7 @@ SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so th
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()
     recipe = load_recipe(args.recipe)
     if recipe.kind not in FINETUNED_KINDS or recipe.model:
         raise UserError(

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from common.atomic import write_json
 from common.errors import UserError, run_main
+from common.memory import keep_freed_memory
 from engine.checkpoint import load_encoder, save_weights
 from engine.heads import encode, mean_states, mean_tokens
 from engine.model import Encoder
@@ -60,6 +61,7 @@ from training.pairs import SUFFIX, PairRows, Sentences, Source, find_sources, he
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()
     recipe = load_recipe(args.recipe)
     if not recipe.bitext:
         raise UserError(

@@ -7,7 +7,6 @@ number of processes, or another batch.device_rows, the result differs by roundin
 """
 
 import argparse
-import ctypes
 import dataclasses
 import functools
 import math
@@ -28,6 +27,7 @@ from torch import nn
 
 from common.errors import UserError, run_main
 from common.identity import content_hash
+from common.memory import keep_freed_memory
 from engine.admin import set_residuals
 from engine.ahead import ahead
 from engine.attention import choose_kernels
@@ -64,8 +64,6 @@ from training.finish import describe, finish, snapshot_name, snapshot_steps
 from training.initial import load_initial_weights
 from training.log import Log
 from training.readings import Readings, read
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEPT = -1, -3, 2**30  # of malloc.h, in bytes
 
 
 @dataclasses.dataclass
@@ -458,13 +456,6 @@ def make_parser(description: str) -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", choices=("auto", "on", "off"), default="auto", help=what)
     parser.set_defaults(snapshots=None)
     return parser
-
-
-def keep_freed_memory() -> None:
-    """Of glibc: what a step frees is there for the next step, and not given back and asked for anew, page by page."""
-    allow = getattr(ctypes.CDLL(None), "mallopt", None)  # other libraries have none
-    for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) if allow else ():
-        allow(parameter, KEPT)
 
 
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
