@@ -88,7 +88,7 @@ def verdict_of(measured: list[Measured]) -> tuple[str, str]:
     if shares:
         least, one = min(shares, key=lambda pair: pair[0])
         of = "" if len(measured) == 1 else f" for {link_words(one.link)}"
-        return DIRECTION, f"{100 * least:.0f} % of the published difference{of}"
+        return DIRECTION, f"{math.floor(100 * least)} % of the published difference{of}"
     return REPRODUCED, ""
 
 
