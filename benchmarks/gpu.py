@@ -295,8 +295,9 @@ def summary(turns: list[RECORD], rate: float, peak: float | None) -> dict:
         "mfu": round(flops_per_second / rate, 4),
         **of_peak,
         "flops_per_token": round(statistics.median(flops / tokens for _, tokens, flops in turns)),
-        "seconds": [round(seconds, 4) for seconds, _, _ in turns],
+        "seconds": [round(seconds, 6) for seconds, _, _ in turns],
         "tokens": [round(tokens) for _, tokens, _ in turns],
+        "flops": [round(flops) for _, _, flops in turns],
     }
 
 
@@ -340,7 +341,7 @@ def measure(arguments: argparse.Namespace) -> dict:
         """All that is known by now, and in --out."""
         figures = about(arguments, device) | {
             "finished": finished,
-            "matrix_product_tflops": round(rate / 1e12, 3),
+            "matrix_product_tflops": round(rate / 1e12, 6),
             "data_sheet_tflops": peak and round(peak / 1e12, 1),
             "minutes": round((time.monotonic() - started) / 60, 2),
             "methods": (methods := {name: own | compared(name, turns, rate, peak) for name, own in found.items()}),

@@ -1,6 +1,7 @@
 """The study without Snakemake: its steps read what earlier ones make, end in the scores of the plan, and go on."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,60 @@ def test_a_scale_with_a_world_is_refused(monkeypatch, repository):
     monkeypatch.setattr(sys, "argv", ["study", "--scale", "mini"])
     with pytest.raises(UserError, match="has a generated world"):
         study.main()
+
+
+COPY = """
+import pathlib, sys, time
+out, wanted = map(pathlib.Path, (sys.argv[sys.argv.index("--out") + 1], sys.argv[-1]))
+out.with_suffix(".begun").write_text(str(time.monotonic()))
+if wanted.name == "meet":  # goes on when another has begun beside it
+    until = time.monotonic() + 30
+    while len(list(out.parent.glob("*.begun"))) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(list(out.parent.glob("*.begun"))) == 2
+elif wanted.name == "fail":
+    sys.exit(1)
+elif wanted.name != "alone":
+    wanted.stat()  # an error, if it is not there yet
+out.write_text("")
+"""
+
+
+@pytest.fixture()
+def copies(tmp_path, monkeypatch):
+    """Steps that need a file, a folder or nothing; and what `follow` does with them."""
+    (tmp_path / "copy.py").write_text(COPY, encoding="utf-8")
+    monkeypatch.setattr(study, "SCRIPTS", tmp_path)
+
+    def step(name: str, wanted: str) -> study.Step:
+        out = str(tmp_path / name)
+        return study.Step([out], "copy", ["--out", out, str(tmp_path / wanted)])
+
+    def made(jobs: int, *steps: study.Step, until: float | None = None) -> set[str]:
+        try:
+            study.follow(list(steps), jobs, until, tmp_path / "logs", {})
+        finally:
+            found = {Path(step.makes[0]).name for step in steps if Path(step.makes[0]).exists()}
+        return found
+
+    return step, made
+
+
+def test_several_steps_run_at_once_and_none_before_what_it_reads(copies):
+    step, made = copies
+    steps = [step("a/1", "meet"), step("a/2", "meet"), step("b", "a"), step("c", "b"), step("d", "alone")]
+    assert made(2, *steps) == {"1", "2", "b", "c", "d"}
+
+
+def test_after_a_failure_nothing_new_begins_and_it_is_named(copies, tmp_path):
+    step, made = copies
+    steps = [step("a", "fail"), step("b", "alone"), step("c", "b"), step("d", "alone")]
+    with pytest.raises(UserError, match=r"copy failed \(status 1\); read .*copy-.*a.log"):
+        made(1, *steps)
+    assert not (tmp_path / "b").exists() and not (tmp_path / "d").exists()
+
+
+def test_after_its_time_nothing_begins(copies):
+    step, made = copies
+    assert made(1, step("a", "alone"), until=time.monotonic() + 0.5) == set()
+    assert made(1, step("a", "alone"), until=time.monotonic() + 60) == {"a"}

@@ -34,9 +34,14 @@ def test_every_contestant_is_measured(small, device):
     for own in whole.values():
         assert len(own["seconds"]) == len(own["tokens"]) == 2
         # an odd number of turns has a middle; of two, the mean
-        speed = sum(n / s for n, s in zip(own["tokens"], own["seconds"], strict=True)) / 2
-        assert own["tokens_per_second"] == pytest.approx(speed, rel=0.02)
-        assert own["mfu"] == pytest.approx(speed * own["flops_per_token"] / rate, rel=0.1, abs=1e-3)
+        per_second = {
+            what: sum(n / seconds for n, seconds in zip(own[what], own["seconds"], strict=True)) / 2
+            for what in ("tokens", "flops")
+        }
+        assert own["tokens_per_second"] == pytest.approx(per_second["tokens"], rel=0.02)
+        assert own["mfu"] == pytest.approx(per_second["flops"] / rate, rel=0.02, abs=1e-3)
+        per_token = sum(f / n for f, n in zip(own["flops"], own["tokens"], strict=True)) / 2
+        assert own["flops_per_token"] == pytest.approx(per_token, rel=0.001)
         assert ("peak_gib" in own) == (device.type == "cuda")
     assert whole[gpu.BASELINE]["time_per_token"] == whole[gpu.BASELINE]["flops_per_token_relative"] == 1
     goals = {name: own["goal"] for name, own in figures["goals"].items()}

@@ -52,7 +52,9 @@ def write(folder: Path, name: str, **changes: object) -> None:
 
 
 def arguments(corpus: Path, folder: Path, prefetch: str, compiled: str = "off") -> argparse.Namespace:
-    words = command(corpus, folder)[2:]
+    words = command(corpus, folder, launcher=(sys.executable,))[
+        2:
+    ]  # no python with all libraries read: there may be few
     parser = pretrain.make_parser("")
     return parser.parse_args([*words, "--prefetch", prefetch, "--compile", compiled])
 

@@ -1,12 +1,12 @@
-"""Compute a scale's runs and scores without Snakemake, one script after the other, on one machine:
+"""Compute a scale's runs and scores without Snakemake, script by script, on one machine:
 
-  python workflow/scripts/study.py --scale real --device cuda --budget 1700 --mirror /data/mirror
+  python workflow/scripts/study.py --scale real --device cuda --jobs 8 --budget 1700 --mirror /data/mirror
   python workflow/scripts/study.py --scale real --device cpu --seeds 1 --runs xlm-r,xlm --only 2
 
 What is there is not made again, so that the same command goes on where the last one ended; a training that was stopped
 goes on from its last checkpoint. After --budget seconds nothing new begins, and a training saves and ends. It is for a
-rented GPU that has Python and no more: the workflow does the same with several jobs at once, sees what has changed
-since, and then makes the tables of these files.
+rented GPU that has Python and no more: models this small leave most of it idle, so --jobs lets several share it. The
+workflow sees what has changed since, and makes the tables of these files.
 """
 
 import argparse
@@ -15,7 +15,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,7 +156,7 @@ class Study:
                 what = ["--pair", code, "--pair-model", model]
             out = ["--out", clean, "--counts", f"{folder}.clean.json", "--rejects", f"{folder}.rejects.tsv.zst"]
             arguments = ["--shard", raw, "--duplicates", twice, *asked, *what, *out, *self.overrides]
-            yield Step([clean], f"clean_{kind}", arguments)
+            yield Step([clean, f"{folder}.clean.json"], f"clean_{kind}", arguments)
 
     def encoding(self) -> Iterator[Step]:
         corpus, plan, chosen = (
@@ -278,6 +280,48 @@ def carry_out(step: Step, log: Path, seconds: float | None, environment: dict[st
     )
 
 
+def follow(left: list[Step], jobs: int, until: float | None, logs: Path, environment: dict[str, str]) -> None:
+    """Carry out the steps, so many at a time, each when what it reads is made; after `until` nothing new begins."""
+    made_by: dict[str, set[int]] = defaultdict(set)  # a file, and every folder that it lies in
+    before = []
+    for own, step in enumerate(left):
+        before.append(set().union(*(made_by[word.rpartition("=")[2]] for word in step.arguments)))
+        for path in step.makes:
+            for place in (Path(path), *Path(path).parents):
+                made_by[str(place)].add(own)
+    waiting, ended, running = list(range(len(left))), set(), {}
+    failed: UserError | None = None
+    stopped = False
+    with ThreadPoolExecutor(jobs) as pool:
+        while True:
+            seconds = until and until - time.monotonic()
+            stopped = stopped or failed is not None or (seconds is not None and seconds < 1)
+            ready = [own for own in waiting if before[own] <= ended]
+            for own in [] if stopped else ready[: jobs - len(running)]:
+                step = left[own]
+                log = logs / f"{step.script}-{step.makes[0].replace('/', '-')[-180:]}.log"
+                running[pool.submit(carry_out, step, log, seconds, environment)] = own, time.monotonic()
+                waiting.remove(own)
+            if not running:
+                break
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                own, started = running.pop(done)
+                step = left[own]
+                try:
+                    finished = done.result()
+                except UserError as error:
+                    failed = failed or error
+                    continue
+                if finished:
+                    ended.add(own)
+                    print(f"{time.monotonic() - started:8.1f} s  {step.script}  {step.makes[0]}", flush=True)
+                else:
+                    stopped = True
+                    print(f"{step.script}: saved before its end, {step.makes[0]}", flush=True)
+    if failed:
+        raise failed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -289,6 +333,7 @@ def main() -> None:
     parser.add_argument("--tasks", help="a part of the tasks, joined by commas; another time adds the others")
     parser.add_argument("--mirror", action="append", default=[], help="a folder of downloads; may stand several times")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of a training (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="steps at a time (default: %(default)s)")
     parser.add_argument("--budget", type=float, help="seconds after which nothing new begins")
     parser.add_argument("--only", type=int, help="end after so many steps that were not done before")
     parser.add_argument("--list", action="store_true", help="say what is left and do nothing")
@@ -307,7 +352,7 @@ def main() -> None:
             raise UserError(f"--tasks: {task!r} is no file of config/tasks")
     study = Study(config, [trained_run(config, run) for run in runs], seeds, args.mirror, args.threads, tasks)
     check_wanted(study, runs, tasks or [])
-    begin, made = time.monotonic(), 0
+    begin = time.monotonic()
     environment = os.environ | {"OMP_NUM_THREADS": str(args.threads)}
     if args.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -315,25 +360,14 @@ def main() -> None:
         raise UserError("--device cuda: torch sees no GPU; take --device cpu, or a torch for this machine")
     steps = list(study.steps())
     left = [step for step in steps if not all(Path(path).exists() for path in step.makes)]
+    left = list({tuple(step.makes): step for step in left}.values())  # two scores may rest on one
     print(f"{len(left)} of {len(steps)} steps are left", flush=True)
-    for step in [] if args.list else left:
-        seconds = args.budget and args.budget - (time.monotonic() - begin)
-        if all(Path(path).exists() for path in step.makes):
-            continue  # two scores rest on it
-        if (seconds is not None and seconds < 1) or (args.only is not None and made >= args.only):
-            break
-        log = Path(
-            study.at, "logs/study", f"{step.script}-{Path(step.makes[0]).as_posix().replace('/', '-')[-180:]}.log"
-        )
-        started = time.monotonic()
-        if not carry_out(step, log, seconds, environment):
-            print(f"{step.script}: saved before its end, {step.makes[0]}", flush=True)
-            break
-        made += 1
-        print(f"{time.monotonic() - started:8.1f} s  {step.script}  {step.makes[0]}", flush=True)
     if args.list:
         for step in left:
             print(f"{step.script}  {step.makes[0]}")
+        return
+    until = begin + args.budget if args.budget else None
+    follow(left[: args.only], args.jobs, until, Path(study.at, "logs/study"), environment)
 
 
 if __name__ == "__main__":
