@@ -92,6 +92,7 @@ COST_GOAL = 1.25  # a method's time per token, relative to MMLM's, over its FLOP
 KERNELS = ("flash", "mem_efficient", "cudnn", "math")  # of scaled_dot_product_attention
 NO_TIME = "no time left to build it; give more --minutes"
 SENTENCES = 4000  # per language
+PROFILED = 3  # steps
 FIRST_STEP = 10**5  # in the middle of a training: no objective is still waiting for its turn
 CUDNN = torch.backends.cuda.cudnn_sdp_enabled()  # by default
 RECORD = tuple[float, float, float]  # seconds, tokens, FLOPs
@@ -236,6 +237,28 @@ def matrix_rate(device: torch.device, size: int) -> float:
     return 2 * size**3 / statistics.median(seconds[5:])
 
 
+def kernels(contestant: Ours | Theirs, device: torch.device, most: int) -> dict:
+    """The kernels that take the most time of a step, in milliseconds and times, and all of them together."""
+    on_gpu = device.type == "cuda"
+    activity = torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU
+    contestant.rest()
+    wait(device)
+    with torch.profiler.profile(activities=[activity]) as profile:
+        for _ in range(PROFILED):
+            contestant.step()
+        wait(device)
+    spent = [
+        (
+            (own.self_device_time_total if on_gpu else own.self_cpu_time_total) / PROFILED / 1000,
+            own.count / PROFILED,
+            own.key,
+        )
+        for own in profile.key_averages()
+    ]
+    shown = [[name[:160], round(ms, 3), round(times, 1)] for ms, times, name in sorted(spent, reverse=True)[:most]]
+    return {"kernels": shown, "kernels_together_ms": round(sum(ms for ms, _, _ in spent), 3)}
+
+
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -292,7 +315,7 @@ def summary(turns: list[RECORD], rate: float, peak: float | None) -> dict:
     of_peak = {"mfu_of_data_sheet_peak": round(flops_per_second / peak, 4)} if peak else {}
     return {
         "tokens_per_second": round(statistics.median(tokens / seconds for seconds, tokens, _ in turns), 1),
-        "mfu": round(flops_per_second / rate, 4),
+        "mfu": round(flops_per_second / rate, 6),
         **of_peak,
         "flops_per_token": round(statistics.median(flops / tokens for _, tokens, flops in turns)),
         "seconds": [round(seconds, 6) for seconds, _, _ in turns],
@@ -379,12 +402,16 @@ def measure(arguments: argparse.Namespace) -> dict:
                     alive.pop(name).close()
             turn += 1
             told()
+            if arguments.kernels and turn == 1:
+                for name, own in alive.items():
+                    found[name] |= kernels(own, device, arguments.kernels)
+                told()
             print(f"turn {turn} after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return told(finished=True)
 
 
 def shown(told: dict) -> dict:
-    return {key: value for key, value in told.items() if key != "traceback"}
+    return {key: value for key, value in told.items() if key not in ("traceback", "kernels")}
 
 
 def compared(name: str, turns: dict[str, list[RECORD]], rate: float, peak: float | None) -> dict:
@@ -482,6 +509,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-turns", type=int, default=10**6, help="at most, however much time is left")
     parser.add_argument("--steps", type=int, default=12, help="of each contestant in a turn")
     parser.add_argument("--first-steps", type=int, default=4, help="of each contestant, not counted: they compile")
+    parser.add_argument("--kernels", type=int, default=0, help="write so many kernels of each, the longest first")
     parser.add_argument("--threads", type=int, default=1, help="of a CPU, where there is no GPU")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     return parser

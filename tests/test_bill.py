@@ -367,10 +367,10 @@ def test_the_rate_is_given_or_a_machine_s_or_measured(paper, machines, tmp_path)
     assert found.source == (
         "measured in 3 trainings of this scale on a card; fp32 and memory as of NVIDIA H100 SXM 80 GB (assumed)"
     )
-    assert found.of("fp32", "") == pytest.approx(0.4 * 66.9e12)  # a card's bf16 says nothing of its fp32
+    assert found.of("fp32", "") == pytest.approx(0.2 * 66.9e12)  # a card's bf16 says nothing of its fp32
     small = dataclasses.replace(bare, scale={**bare.scale, "resources": {}})
     assert choose_rate(small, machines, None, None, None).by_precision == {"bf16": 1.5e14, "fp32": 1.5e14}
-    assert choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.4 * 989.4e12)
+    assert choose_rate(bare, machines, "h100", None, None).of("bf16", "") == pytest.approx(0.2 * 989.4e12)
 
 
 def job(number: int, rule: str, after: tuple[int, ...] = (), runtime: float = 0, **wildcards: str) -> jobs.Job:

@@ -12,7 +12,7 @@ from engine.attention_rules import Tokens, full
 from engine.checkpoint import describe_model, load_encoder, save_weights
 from engine.config import ObjectiveConfig, build, load_run
 from engine.masks import boolean_mask
-from engine.model import Encoder, MaskedLanguageModelHead, shapes_alone
+from engine.model import Encoder, MaskedLanguageModelHead, over_vocabulary, shapes_alone
 from engine.objectives import OBJECTIVES, mlm
 from engine.optim import learning_rate, parameter_groups
 from engine.options import DESCRIPTIONS
@@ -24,6 +24,27 @@ from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_emb
 from training.assembly import fill_in
 
 MMLM, TLM = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm")
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("V", [100, 128, 129])
+def test_the_columns_of_a_gpu_change_no_logit_and_no_gradient(V, mixed):
+    torch.manual_seed(0)
+    given = [torch.randn(shape, dtype=None if mixed else torch.float64) for shape in ((7, 16), (V, 16), (V,))]
+    found = []
+    for columns in (1, 64):
+        inputs = [own.clone().requires_grad_() for own in given]
+        with torch.autocast("cpu", enabled=mixed):
+            logits = over_vocabulary(*inputs, columns)
+        assert logits.shape == (7, V) and logits.dtype == (torch.bfloat16 if mixed else torch.float64)
+        (logits.double() * torch.arange(7 * V).view(7, V).sin()).sum().backward()
+        found.append([logits.detach(), *(own.grad for own in inputs)])
+    for one, other in zip(*found, strict=True):
+        assert (
+            torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+            if not mixed
+            else (one - other).norm() < 0.01 * other.norm()
+        )
 
 
 def test_the_encoder_is_torchs_post_ln_encoder():

@@ -69,7 +69,7 @@ def recovered_states(model: nn.Module, batch: Batch, alone: Batch) -> Tensor:
     B, W = tokens_BW.shape
     # The lookup adds the row of <pad>. It begins as zero, but the tied softmax trains it: it is taken off again.
     recovered_ND = mixed_PXD[x_PX >= 0] - encoder.tokens.weight[PAD].detach()
-    added_MD = mixed_PXD.new_zeros(B * W, mixed_PXD.shape[-1]).index_copy(0, words, recovered_ND)
+    added_MD = recovered_ND.new_zeros(B * W, mixed_PXD.shape[-1]).index_copy(0, words, recovered_ND)
     added_BWD = added_MD.view(B, W, -1)
     languages = alone.languages(encoder)
     return encoder(tokens_BW, fields.position, alone.mask(), False, fields.side, languages, added_BWD)
