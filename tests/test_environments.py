@@ -173,7 +173,7 @@ def test_conda_is_asked_for_each_environment_once(tmp_path):
 def test_the_container_has_the_packages_of_continuous_integration():
     recipe = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
     ci = (REPOSITORY / ".ci/run").read_text(encoding="utf-8")
-    wanted = set(re.search(r'^packages="(.*?)"', ci, re.MULTILINE | re.DOTALL).group(1).replace("\\\n", " ").split())
+    wanted = {name for words in re.findall(r'^(?:first|packages)="(.*?)"', ci, re.MULTILINE) for name in words.split()}
     installed = set(re.search(r"apt-get install .*?--no-install-recommends(.*?)&&", recipe, re.DOTALL).group(1).split())
     assert installed - {"\\"} == wanted
     for source in re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", recipe, re.MULTILINE):
