@@ -83,7 +83,8 @@ def verdict_of(measured: list[Measured]) -> tuple[str, str]:
         # Whether there is any difference stays open; that it is not the paper's does not.
         least = min(too_small, key=attrgetter("most"))
         of = "" if len(measured) == 1 else f" for {link_words(least.link)}"
-        return UNDECIDED, f"{advice(open_links)}; at most {100 * least.most:.0f} % of the published difference{of}"
+        percent = math.ceil(round(100 * least.most, 6))
+        return UNDECIDED, f"{advice(open_links)}; at most {percent} % of the published difference{of}"
     shares = [(one.share, one) for one in measured if one.share is not None and one.share < ENOUGH]
     if shares:
         least, one = min(shares, key=lambda pair: pair[0])
