@@ -180,6 +180,33 @@ def test_the_container_has_the_packages_of_continuous_integration():
         assert all((REPOSITORY / name).exists() for name in source.split()), source
 
 
+def test_continuous_integration_installs_then_tests(tmp_path):
+    """On a machine that has nothing: programs that write down how they are called stand for those that install."""
+    for name, does in {"apt-get": "", "dpkg-query": "exit 1", "id": "echo 0", "make": ""}.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/calls\n{does}\n')
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").write_text((REPOSITORY / ".ci/run").read_text(encoding="utf-8"), encoding="utf-8")
+    done = subprocess.run(
+        ["bash", tmp_path / ".ci/run"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and "not found" not in done.stderr, done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    installs = [call for call in calls if call.startswith("apt-get install")]
+    assert calls.count("apt-get update --quiet") == 1
+    assert "python3-venv" in installs[0] and any("texlive-latex-base" in call for call in installs[1:])
+    assert any("slurmctld" in call for call in installs)
+    order = [
+        next(n for n, call in enumerate(calls) if what in call)
+        for what in ("python3-venv", ".installed-for-tests", "make test")
+    ]
+    assert order == sorted(order) and calls.count("make test") == calls.count("make test-slurm") == 1
+
+
 def test_the_citation_names_the_papers():
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["cff-version"] == "1.2.0" and citation["license"] == "MIT"

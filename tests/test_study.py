@@ -110,17 +110,19 @@ def test_a_scale_with_a_world_is_refused(monkeypatch, repository):
 
 COPY = """
 import pathlib, sys, time
-out, wanted = map(pathlib.Path, (sys.argv[sys.argv.index("--out") + 1], sys.argv[-1]))
-out.with_suffix(".begun").write_text(str(time.monotonic()))
-if wanted.name == "meet":  # goes on when another has begun beside it
+out, wanted = pathlib.Path(sys.argv[2]), sys.argv[3:]
+(out.parent / f"{out.name}.begun").write_text("")
+if wanted == ["meet"]:  # goes on when another has begun beside it, and takes its time
     until = time.monotonic() + 30
     while len(list(out.parent.glob("*.begun"))) < 2 and time.monotonic() < until:
         time.sleep(0.01)
     assert len(list(out.parent.glob("*.begun"))) == 2
-elif wanted.name == "fail":
+    time.sleep(0.5)
+elif wanted == ["fail"]:
     sys.exit(1)
-elif wanted.name != "alone":
-    wanted.stat()  # an error, if it is not there yet
+else:
+    for place in map(pathlib.Path, wanted):
+        assert place.is_file() or {"1", "2"} <= {path.name for path in place.glob("*")}
 out.write_text("")
 """
 
@@ -131,9 +133,11 @@ def copies(tmp_path, monkeypatch):
     (tmp_path / "copy.py").write_text(COPY, encoding="utf-8")
     monkeypatch.setattr(study, "SCRIPTS", tmp_path)
 
-    def step(name: str, wanted: str) -> study.Step:
+    def step(name: str, *wanted: str) -> study.Step:
         out = str(tmp_path / name)
-        return study.Step([out], "copy", ["--out", out, str(tmp_path / wanted)])
+        return study.Step(
+            [out], "copy", ["--out", out, *(own if own in ("meet", "fail") else str(tmp_path / own) for own in wanted)]
+        )
 
     def made(jobs: int, *steps: study.Step, until: float | None = None) -> set[str]:
         try:
@@ -147,19 +151,27 @@ def copies(tmp_path, monkeypatch):
 
 def test_several_steps_run_at_once_and_none_before_what_it_reads(copies):
     step, made = copies
-    steps = [step("a/1", "meet"), step("a/2", "meet"), step("b", "a"), step("c", "b"), step("d", "alone")]
-    assert made(2, *steps) == {"1", "2", "b", "c", "d"}
+    steps = [step("a/1", "meet"), step("a/2", "meet"), step("b/1", "a"), step("c/1", "b/1"), step("d/1")]
+    assert made(3, *steps) == {"1", "2"}  # each, or `follow` would have raised
 
 
 def test_after_a_failure_nothing_new_begins_and_it_is_named(copies, tmp_path):
     step, made = copies
-    steps = [step("a", "fail"), step("b", "alone"), step("c", "b"), step("d", "alone")]
-    with pytest.raises(UserError, match=r"copy failed \(status 1\); read .*copy-.*a.log"):
+    steps = [step("a/1", "fail"), step("b/1"), step("c/1", "b/1"), step("d/1")]
+    with pytest.raises(UserError, match=r"copy failed \(status 1\); read .*copy-.*a-1.log"):
         made(1, *steps)
-    assert not (tmp_path / "b").exists() and not (tmp_path / "d").exists()
+    assert not (tmp_path / "b/1").exists() and not (tmp_path / "d/1").exists()
+
+
+def test_of_two_failures_both_are_named(copies, capsys):
+    step, made = copies
+    with pytest.raises(UserError, match="copy failed") as first:
+        made(2, step("a/1", "fail"), step("a/2", "fail"))
+    told = str(first.value) + capsys.readouterr().err
+    assert "a-1.log" in told and "a-2.log" in told
 
 
 def test_after_its_time_nothing_begins(copies):
     step, made = copies
-    assert made(1, step("a", "alone"), until=time.monotonic() + 0.5) == set()
-    assert made(1, step("a", "alone"), until=time.monotonic() + 60) == {"a"}
+    assert made(1, step("a/1"), until=time.monotonic() + 0.5) == set()
+    assert made(1, step("a/1"), until=time.monotonic() + 60) == {"1"}

@@ -35,11 +35,6 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.fixture(autouse=True)
-def columns_of_a_gpu(monkeypatch):
-    monkeypatch.setattr("engine.model.columns_of", lambda device: 64)
-
-
 def both(sources, device, case: str, masks: str) -> None:  # noqa: F811
     precision = "bf16" if masks == "segments" and device.type == "cuda" else "fp32"
     run = run_of(sources, case, precision=precision)

@@ -294,7 +294,7 @@ def follow(left: list[Step], jobs: int, until: float | None, logs: Path, environ
     stopped = False
     with ThreadPoolExecutor(jobs) as pool:
         while True:
-            seconds = until and until - time.monotonic()
+            seconds = None if until is None else until - time.monotonic()
             stopped = stopped or failed is not None or (seconds is not None and seconds < 1)
             ready = [own for own in waiting if before[own] <= ended]
             for own in [] if stopped else ready[: jobs - len(running)]:
@@ -310,6 +310,8 @@ def follow(left: list[Step], jobs: int, until: float | None, logs: Path, environ
                 try:
                     finished = done.result()
                 except UserError as error:
+                    if failed:
+                        print(f"error: {error}", file=sys.stderr, flush=True)
                     failed = failed or error
                     continue
                 if finished:
@@ -366,7 +368,7 @@ def main() -> None:
         for step in left:
             print(f"{step.script}  {step.makes[0]}")
         return
-    until = begin + args.budget if args.budget else None
+    until = begin + args.budget if args.budget is not None else None
     follow(left[: args.only], args.jobs, until, Path(study.at, "logs/study"), environment)
 
 
