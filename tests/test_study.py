@@ -101,6 +101,13 @@ def test_a_step_that_saves_goes_on_and_one_that_fails_is_named(tmp_path, monkeyp
     assert study.carry_out(step, log, 5.5, {}) is True
 
 
+def test_no_jobs_at_a_time_are_refused(monkeypatch, repository):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["study", "--jobs", "0", "--list"])
+    with pytest.raises(UserError, match="--jobs 0: give 1 or more"):
+        study.main()
+
+
 def test_a_scale_with_a_world_is_refused(monkeypatch, repository):
     monkeypatch.chdir(repository)
     monkeypatch.setattr(sys, "argv", ["study", "--scale", "mini"])
@@ -140,11 +147,8 @@ def copies(tmp_path, monkeypatch):
         )
 
     def made(jobs: int, *steps: study.Step, until: float | None = None) -> set[str]:
-        try:
-            study.follow(list(steps), jobs, until, tmp_path / "logs", {})
-        finally:
-            found = {Path(step.makes[0]).name for step in steps if Path(step.makes[0]).exists()}
-        return found
+        study.follow(list(steps), jobs, until, tmp_path / "logs", {})
+        return {Path(step.makes[0]).name for step in steps if Path(step.makes[0]).exists()}
 
     return step, made
 

@@ -340,6 +340,8 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="end after so many steps that were not done before")
     parser.add_argument("--list", action="store_true", help="say what is left and do nothing")
     args = parser.parse_args()
+    if args.jobs < 1:
+        raise UserError(f"--jobs {args.jobs}: give 1 or more")
     config = load_config(Path(), {"scale": args.scale})
     if config.has_world or config.scale["shards"] != {"mono": 1, "bitext": 1}:
         raise UserError(f"--scale {args.scale}: has a generated world or several shards; use the workflow")
