@@ -1,5 +1,8 @@
 """The study without Snakemake: its steps read what earlier ones make, end in the scores of the plan, and go on."""
 
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -90,15 +93,15 @@ def test_a_step_that_saves_goes_on_and_one_that_fails_is_named(tmp_path, monkeyp
     out, log = tmp_path / "made", tmp_path / "logs/log"
     step = study.Step([str(out)], "pretrain", [])
     (tmp_path / "pretrain.py").write_text("import sys\nprint(sys.argv[1:])\nraise SystemExit(75)\n", encoding="utf-8")
-    assert study.carry_out(step, log, 5.5, {}) is False
+    assert study.carry_out(step, log, 5.5, study.Processes({})) is False
     assert log.read_text(encoding="utf-8") == "['--budget', '5']\n"
     with pytest.raises(UserError, match=r"pretrain failed \(status 75\); read .*log, mend it"):
-        study.carry_out(step, log, None, {})
+        study.carry_out(step, log, None, study.Processes({}))
     (tmp_path / "pretrain.py").write_text("", encoding="utf-8")
     with pytest.raises(UserError, match="pretrain failed"):  # it ends well and makes nothing
-        study.carry_out(step, log, None, {})
+        study.carry_out(step, log, None, study.Processes({}))
     (tmp_path / "pretrain.py").write_text(f"open({str(out)!r}, 'w').close()", encoding="utf-8")
-    assert study.carry_out(step, log, 5.5, {}) is True
+    assert study.carry_out(step, log, 5.5, study.Processes({})) is True
 
 
 def test_no_jobs_at_a_time_are_refused(monkeypatch, repository):
@@ -147,7 +150,7 @@ def copies(tmp_path, monkeypatch):
         )
 
     def made(jobs: int, *steps: study.Step, until: float | None = None) -> set[str]:
-        study.follow(list(steps), jobs, until, tmp_path / "logs", {})
+        study.follow(list(steps), jobs, until, tmp_path / "logs", study.Processes({}))
         return {Path(step.makes[0]).name for step in steps if Path(step.makes[0]).exists()}
 
     return step, made
@@ -179,3 +182,40 @@ def test_after_its_time_nothing_begins(copies):
     step, made = copies
     assert made(1, step("a/1"), until=time.monotonic() + 0.5) == set()
     assert made(1, step("a/1"), until=time.monotonic() + 60) == {"1"}
+
+
+TWO_TRAININGS = """
+import signal, sys
+from pathlib import Path
+import study
+here = Path(sys.argv[1])
+study.SCRIPTS = here
+processes = study.Processes({})
+signal.signal(signal.SIGTERM, processes.end)
+steps = [study.Step([str(here / name)], "wait", [str(here / name)]) for name in ("a", "b", "c")]
+study.follow(steps, 2, None, here / "logs", processes)
+"""
+WAIT = """
+import signal, sys, time
+from pathlib import Path
+def save(*_):
+    Path(sys.argv[1] + ".saved").touch()
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+Path(sys.argv[1] + ".begun").touch()
+time.sleep(60)
+"""
+
+
+def test_what_runs_is_told_to_end_with_it_and_saves(tmp_path, repository):
+    (tmp_path / "wait.py").write_text(WAIT, encoding="utf-8")
+    command = [sys.executable, "-c", TWO_TRAININGS, str(tmp_path)]
+    scripts = {"PYTHONPATH": str(repository / "workflow/scripts")}
+    with subprocess.Popen(command, env=os.environ | scripts, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while len(list(tmp_path.glob("*.begun"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM, process.stderr.read()
+    assert {path.name for path in tmp_path.glob("*.saved")} == {"a.saved", "b.saved"}
+    assert not (tmp_path / "c.begun").exists()

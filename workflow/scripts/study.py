@@ -6,12 +6,14 @@
 What is there is not made again, so that the same command goes on where the last one ended; a training that was stopped
 goes on from its last checkpoint. After --budget seconds nothing new begins, and a training saves and ends. It is for a
 rented GPU that has Python and no more: models this small leave most of it idle, so --jobs lets several share it. The
-workflow sees what has changed since, and makes the tables of these files.
+workflow sees what has changed since, and makes the tables of these files. Told to end (SIGTERM, Ctrl-C), it tells what
+runs, and a training saves.
 """
 
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from common.errors import UserError, run_main
 from plan.claimed import all_needs
@@ -261,26 +263,48 @@ def check_wanted(study: Study, runs: list[str], tasks: list[str]) -> None:
             )
 
 
-def carry_out(step: Step, log: Path, seconds: float | None, environment: dict[str, str]) -> bool:
+class Processes:
+    """Those of the steps that run. They end when this one is told to: a training that nobody waits for would keep its
+    core, and its folder from the next, until its end."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.running: set[subprocess.Popen] = set()
+        self.told = False
+
+    def run(self, command: list[str], log: IO[str]) -> int:
+        """The status that it ends with."""
+        with subprocess.Popen(command, stdout=log, stderr=log, env=self.environment) as process:
+            self.running.add(process)
+            if self.told:  # between the start and its being known
+                process.terminate()
+            status = process.wait()
+        self.running.discard(process)
+        return status
+
+    def end(self, number: int, _) -> None:
+        self.told = True
+        for process in list(self.running):
+            process.terminate()
+        sys.exit(128 + number)
+
+
+def carry_out(step: Step, log: Path, seconds: float | None, processes: Processes) -> bool:
     """Run a step, its output into `log`; False where its time is over and it saved what it had."""
     own = step.arguments + (["--budget", str(int(seconds))] if seconds and step.script == "pretrain" else [])
     log.parent.mkdir(parents=True, exist_ok=True)
     for path in step.makes:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(log, "w", encoding="utf-8") as stream:
-        done = subprocess.run(
-            [sys.executable, str(SCRIPTS / f"{step.script}.py"), *own], stdout=stream, stderr=stream, env=environment
-        )
-    if done.returncode == 0 and all(Path(path).exists() for path in step.makes):
+        status = processes.run([sys.executable, str(SCRIPTS / f"{step.script}.py"), *own], stream)
+    if status == 0 and all(Path(path).exists() for path in step.makes):
         return True
-    if step.script == "pretrain" and seconds and not Path(step.makes[0]).exists() and done.returncode in (0, STOPPED):
+    if step.script == "pretrain" and seconds and not Path(step.makes[0]).exists() and status in (0, STOPPED):
         return False
-    raise UserError(
-        f"{step.script} failed (status {done.returncode}); read {log}, mend it, and give the same command again"
-    )
+    raise UserError(f"{step.script} failed (status {status}); read {log}, mend it, and give the same command again")
 
 
-def follow(left: list[Step], jobs: int, until: float | None, logs: Path, environment: dict[str, str]) -> None:
+def follow(left: list[Step], jobs: int, until: float | None, logs: Path, processes: Processes) -> None:
     """Carry out the steps, so many at a time, each when what it reads is made; after `until` nothing new begins."""
     made_by: dict[str, set[int]] = defaultdict(set)  # a file, and every folder that it lies in
     before = []
@@ -300,7 +324,7 @@ def follow(left: list[Step], jobs: int, until: float | None, logs: Path, environ
             for own in [] if stopped else ready[: jobs - len(running)]:
                 step = left[own]
                 log = logs / f"{step.script}-{step.makes[0].replace('/', '-')[-180:]}.log"
-                running[pool.submit(carry_out, step, log, seconds, environment)] = own, time.monotonic()
+                running[pool.submit(carry_out, step, log, seconds, processes)] = own, time.monotonic()
                 waiting.remove(own)
             if not running:
                 break
@@ -371,7 +395,9 @@ def main() -> None:
             print(f"{step.script}  {step.makes[0]}")
         return
     until = begin + args.budget if args.budget is not None else None
-    follow(left[: args.only], args.jobs, until, Path(study.at, "logs/study"), environment)
+    processes = Processes(environment)
+    signal.signal(signal.SIGTERM, processes.end)
+    follow(left[: args.only], args.jobs, until, Path(study.at, "logs/study"), processes)
 
 
 if __name__ == "__main__":
