@@ -27,7 +27,7 @@ from plan.claimed import (
 from plan.code import local_imports
 from plan.config import Config
 from plan.data import corpus_languages
-from plan.evidence import training_paths
+from plan.evidence import second_fine_tunings, training_paths
 from plan.load import changed_settings, load_config
 from plan.needs import canonical_run, compared_trainings, figure_trainings, needs, score_paths
 from plan.recipes import (
@@ -43,7 +43,7 @@ from plan.recipes import (
     task_languages,
     trained_as,
 )
-from plan.runs import lineage, pretrain_seed, resolve_run, trained_run, with_ancestors
+from plan.runs import first_seed, lineage, pretrain_seed, resolve_run, trained_run, with_ancestors
 from report.context import load_context, own_alone
 from report.tables import why_missing
 
@@ -403,6 +403,11 @@ def test_seeds_share_pretrainings(repository):
     assert [pretrain_seed(config, seed) for seed in (1, 2, 5)] == [1, 1, 1]
     config.scale["pretrain_seeds"] = 3
     assert [pretrain_seed(config, seed) for seed in (1, 2, 3, 4, 5)] == [1, 2, 3, 1, 2]
+    assert [first_seed(config, seed) for seed in (1, 2, 3, 4, 5)] == [1, 2, 3, 1, 2]
+    config.scale["fine_tunings"] = 2
+    assert [pretrain_seed(config, seed) for seed in range(1, 15)] == [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 8]
+    assert [first_seed(config, seed) for seed in range(1, 15)] == [1, 2, 3, 1, 2, 3, 7, 8, 9, 7, 8, 9, 13, 14]
+    assert second_fine_tunings(config, range(1, 15)) == {4, 5, 6, 10, 11, 12}
 
 
 def spec(*rows, columns=({"task": "xnli"},), setting="cross-lingual-transfer"):

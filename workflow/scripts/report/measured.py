@@ -17,7 +17,7 @@ from plan.config import Config
 from plan.evidence import check_hashes, is_current, second_fine_tunings, seeds_of
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
-from plan.runs import lineage, pretrain_seed, trained_run
+from plan.runs import first_seed, lineage, pretrain_seed, trained_run
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
 from report.scores import (
     ENGLISH,
@@ -269,7 +269,7 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
             raise Missing(f"no {measure.metric} of {measure.run}, {measure.task}, {measure.setting}, for {code}")
         if not is_fine_tuned(config, measure):
             # seeds of fine-tuning that read the same encoder are one number
-            by_seed = {seed: one for seed, one in by_seed.items() if seed == pretrain_seed(config, seed, measure.run)}
+            by_seed = {seed: one for seed, one in by_seed.items() if seed == first_seed(config, seed, measure.run)}
         headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
         items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
         known = bool(items) and all(one is not None for one in items.values())
@@ -346,7 +346,7 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Seque
     """What must be known of a difference beside its number."""
     config, notes = evidence.config, []
     trained = any(is_fine_tuned(config, one) for one in claims.measures_of([link]))
-    wanted = set(config.seeds) if trained else {pretrain_seed(config, seed) for seed in config.seeds}
+    wanted = set(config.seeds) if trained else {first_seed(config, seed) for seed in config.seeds}
     if lacking := wanted - set(seeds):
         once = lacking <= second_fine_tunings(config, config.seeds)
         known = f"{len(seeds)} of {len(wanted)} seeds have a score of both sides."
