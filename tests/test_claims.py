@@ -22,7 +22,7 @@ from common.errors import UserError
 from made_up import entry
 from plan import claims
 from plan.check_claims import check_claims, differences
-from plan.claimed import all_needs, claim_needs, untestable
+from plan.claimed import all_needs, claim_needs, looked_at_twice, second_look, untestable
 from plan.load import load_config
 from plan.needs import canonical_run, needs
 from plan.runs import lineage, trained_run
@@ -37,10 +37,11 @@ from report.intervals import (
     trainings_to_decide,
 )
 from report.ledger import control_words, unseen_words
-from report.measured import MARKS, Evidence
+from report.measured import LOOKED_TWICE, MARKS, Evidence
 from report.scores import packed_items
 from report.table_spec import PUBLISHED_ERROR, XTREME, read_rows
 from report.verdicts import evaluate, link_words, measured_words, to_json
+from trees import copy_tree, edit
 
 # --- the interval -----------------------------------------------------------------------------------------------------
 
@@ -285,13 +286,13 @@ def roots(tmp_path):
     return tmp_path / "results/mini/scores", tmp_path / "results/mini/trainings"
 
 
-def judge(config, roots, **claim):
+def judge(config, roots, looks=1, **claim):
     claim = {"id": "made-up", "paper": "ernie-m", "where": "here", "says": "It is so", **claim}
     kind = claims.kind_of(claim)
     links = 1 if kind == "cost" else len(claims.links_of(claim, config.tasks))
     claim.setdefault("published", {"difference": [None] * links})
     check_claims([claim], config.runs, config.tasks, ["ernie-m"])
-    return evaluate(config, Evidence(config, *roots), claim)
+    return evaluate(config, Evidence(config, *roots, looks), claim)
 
 
 def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0, config=None):
@@ -464,6 +465,7 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     """Five of them, far apart from five of the other: nothing follows for the methods."""
     shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
     shared.scale["pretrain_seeds"] = 3
+    del shared.scale["fine_tunings"]
     write_items(roots[0], RUNS["good"], seeds=5, mean=80, of_seeds=0.5)
     write_items(roots[0], RUNS["bad"], seeds=5, mean=60)
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
@@ -484,6 +486,43 @@ def test_second_fine_tunings_of_one_side_alone_are_told(repository, roots):
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
     [measured] = judge(twice, roots, better=test).measured
     assert measured.seeds == [1, 2, 3] and measured.notes == ["Each pre-training was fine-tuned once, not twice."]
+
+
+def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
+    """Who tries again until it is decided errs more often than the level says, unless each look has its share of it."""
+    config = mini()
+    by_seed = config.scale | {
+        "second_look": {"claims": ["made-up"], "seeds": [13, 14, 15]},
+        "reference_seeds": [1, 2, 3],
+    }
+    kept = dataclasses.replace(config, scale=by_seed, settings=config.settings | {"scores_from": "reference"})
+    claim, other = {"id": "made-up"}, {"id": "another"}
+    assert looked_at_twice(kept, claim) and not looked_at_twice(kept, other)
+    assert not looked_at_twice(dataclasses.replace(config, scale=by_seed), claim), "a user's own seeds are his"
+    again = second_look(kept)
+    assert again.seeds == [1, 2, 3, 13, 14, 15] and kept.seeds == [1, 2, 3]
+    assert not looked_at_twice(again, claim)
+    seeds = dataclasses.replace(again, settings=again.settings | {"scores_from": None})  # read what is written here
+    for run, mean, of_seeds in (("good", 61, 1.5), ("bad", 60, 0.5)):
+        write_items(roots[0], RUNS[run], seeds=15, mean=mean, of_seeds=of_seeds)
+    test = {"better": {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}}
+    once, twice = (judge(seeds, roots, looks=looks, **test) for looks in (1, 2))
+    assert len(twice.measured[0].found.by_training) == 6
+    assert (once.measured[0].found.level, twice.measured[0].found.level) == (0.95, 0.975)
+    assert twice.p_value == pytest.approx(min(1, 2 * once.p_value)) and 0 < once.p_value < 0.5
+    assert twice.measured[0].notes == [LOOKED_TWICE] and once.measured[0].notes == []
+
+
+def test_a_second_look_of_an_unknown_claim_is_refused(repository, tmp_path):
+    tree = copy_tree(repository, tmp_path / "tree")
+    edit(
+        tree,
+        "config/scales/mini.yaml",
+        "reference_seeds:",
+        "second_look: {claims: [ernie-m-xnli], seeds: [13]}\nreference_seeds:",
+    )
+    with pytest.raises(UserError, match=r"config/scales/mini.yaml, second_look.claims: .*ernie-m-xnli'.*did you mean"):
+        load_config(tree, {"scale": "mini"})
 
 
 @pytest.mark.parametrize(("kind", "words"), [("better", "and counts"), ("gap", "with a gap of nothing")])

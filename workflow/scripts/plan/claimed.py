@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from common.identity import digest
 from plan import claims, compare_specs
@@ -200,7 +201,21 @@ def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> lis
 
 def claim_paths(config: Config) -> list[str]:
     """The score files that claims read."""
-    return paths_of_needs(config, claim_needs(config))
+    twice = [claim for claim in config.claims if looked_at_twice(config, claim)]
+    more = second_look(config) if twice else config
+    return sorted({*paths_of_needs(config, claim_needs(config)), *paths_of_needs(more, claim_needs(more, twice))})
+
+
+def looked_at_twice(config: Config, claim: dict) -> bool:
+    """Has it more seeds in the reference than the others, because with theirs it was undecided?"""
+    kept = config.from_reference and not config.settings.get("seeds")
+    return kept and claim["id"] in config.scale.get("second_look", {}).get("claims", [])
+
+
+def second_look(config: Config) -> Config:
+    """The same with the seeds of a second look beside those of the first."""
+    seeds = [*config.seeds, *config.scale["second_look"]["seeds"]]
+    return replace(config, settings={**config.settings, "seeds": seeds})
 
 
 def _tested(config: Config, chosen: Iterable[dict] | None) -> list[dict]:

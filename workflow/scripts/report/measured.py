@@ -50,6 +50,9 @@ class Untestable(Exception):
     """What is there cannot test the claim, however much more there were; the message says why."""
 
 
+LOOKED_TWICE = "Tried twice, now with more pre-trainings: each time with half of the error."
+
+
 @dataclass(frozen=True)
 class Values:
     """One number a seed, and what each test item adds to it where that is known."""
@@ -140,10 +143,12 @@ class Result:
 
 
 class Evidence:
-    """The score and training files of one scale, each read once; asked for one that is not there it says which."""
+    """The score and training files of one scale, each read once; asked for one that is not there it says which.
 
-    def __init__(self, config: Config, scores_root: Path, trainings_root: Path) -> None:
-        self.config, self.scores_root, self.trainings_root = config, scores_root, trainings_root
+    `looks`: how often a verdict was asked for while these came together; who looks twice errs half as often a look."""
+
+    def __init__(self, config: Config, scores_root: Path, trainings_root: Path, looks: int = 1) -> None:
+        self.config, self.scores_root, self.trainings_root, self.looks = config, scores_root, trainings_root, looks
         self.read: dict[tuple[str, str, str], Results] = {}
         self.contents: dict[Path, dict] = {}
         self.used: set[str] = set()
@@ -356,6 +361,8 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Seque
     pretrained = len(groups)
     if pretrained < len(seeds):
         notes.append(f"{len(seeds)} fine-tunings of {pretrained} pre-training{'s' if pretrained > 1 else ''}.")
+    if evidence.looks > 1:
+        notes.append(LOOKED_TWICE)
     return notes + untaught_notes(evidence, link, seeds)
 
 

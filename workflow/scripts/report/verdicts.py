@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plan import claims
 from plan.check_claims import differences
-from plan.claimed import untestable
+from plan.claimed import looked_at_twice, second_look, untestable
 from plan.claims import Link
 from plan.config import Config
 from report.intervals import FEWEST_TRAININGS, MOST_TRAININGS, adjusted, trainings_to_decide
@@ -37,8 +37,11 @@ from report.table_spec import paper_names
 
 def tried(config: Config, scores_root: Path, trainings_root: Path) -> list[dict]:
     """Every claim on the scores of one scale, as claims.json has it: each verdict alone and corrected."""
-    names, evidence = paper_names(config.root), Evidence(config, scores_root, trainings_root)
-    return corrected([to_json(evaluate(config, evidence, claim), names) for claim in config.claims])
+    names, once = paper_names(config.root), Evidence(config, scores_root, trainings_root)
+    twice = [looked_at_twice(config, claim) for claim in config.claims]
+    again = Evidence(second_look(config), scores_root, trainings_root, looks=2) if any(twice) else once
+    asked = zip(config.claims, twice, strict=True)
+    return corrected([to_json(evaluate(config, again if both else once, claim), names) for claim, both in asked])
 
 
 def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
@@ -52,7 +55,7 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
         if claims.kind_of(claim) == "cost" and "reach" in claim["cost"]:
             result = evaluate_reaching(evidence, claim, links)
         else:
-            level = 1 - (1 - LEVEL) / len(links)  # all of a chain at once
+            level = 1 - (1 - LEVEL) / len(links) / evidence.looks  # all of a chain, and every look, at once
             published = differences(claim["published"])
             if claims.kind_of(claim) == "cost":
                 published = [None] * len(links)
@@ -127,7 +130,7 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
     """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
     tried = []
     for i in range(0, len(links), 2):
-        score, cost = (measure(evidence, link, LEVEL) for link in links[i : i + 2])
+        score, cost = (measure(evidence, link, 1 - (1 - LEVEL) / evidence.looks) for link in links[i : i + 2])
         tried.append((score, cost))
     if len(tried) == 1:
         return evaluate_one(claim, *tried[0])
