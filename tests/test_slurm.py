@@ -233,14 +233,15 @@ def test_a_training_ends_a_sixth_and_at_most_ten_minutes_before_its_job(minutes,
 
 TRAINED = "results/smoke/runs/xlm-r/seed-1/model.safetensors"
 LOG = "results/smoke/logs/pretrain/xlm-r/seed-1.log"
+LONGEST = 900  # seconds that anything is waited for: beside the rest of the suite, on a slow machine
 
 
 @pytest.fixture(scope="module")
 def prepared(repository, tmp_path_factory) -> Path:
-    """All that a training of half a minute reads."""
+    """All that a training of some ten seconds reads: longer than it takes to disturb it, and no longer."""
     tree = copy_tree(repository, tmp_path_factory.mktemp("prepared"))
-    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 30, warmup_steps: 3}", "schedule: {steps: 2500}")
-    edit(tree, "config/scales/smoke.yaml", "every_steps: 10,", "every_steps: 500,")
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 30, warmup_steps: 3}", "schedule: {steps: 1000}")
+    edit(tree, "config/scales/smoke.yaml", "every_steps: 10,", "every_steps: 200,")
     wanted = ("results/smoke/runs/xlm-r/sampling_plan.tsv", "results/smoke/vocab/spm.model")
     snakemake(tree, "--cores", "2", "--config", "scale=smoke", "--", *wanted)
     return tree
@@ -257,7 +258,7 @@ def undisturbed(prepared, tmp_path_factory) -> Path:
 def training(cluster: slurm.Cluster, tree: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
     """Snakemake, whose job is training by now."""
     arguments = (*arguments, "--config", "scale=smoke", "--", TRAINED)
-    command, own = under_slurm(tree, *arguments, seconds=400, **(cluster.environment | environment))
+    command, own = under_slurm(tree, *arguments, seconds=LONGEST, **(cluster.environment | environment))
     with open(tree / "snakemake.log", "w") as log:
         process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -270,7 +271,7 @@ def training(cluster: slurm.Cluster, tree: Path, *arguments: str, **environment:
             cluster.call("scancel", job["id"], check=False)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 300) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = LONGEST) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"
@@ -292,7 +293,7 @@ def finish(cluster: slurm.Cluster, tree: Path, process: subprocess.Popen) -> Non
                 cluster.call("scontrol", "update", f"JobId={job['id']}", "StartTime=now", check=False)
         return process.poll() is not None
 
-    wait_until(ended, 400)
+    wait_until(ended, LONGEST)
     text = (tree / "snakemake.log").read_text()
     assert process.returncode == 0, text[-5000:]
 
@@ -406,7 +407,7 @@ def test_two_nodes_of_two_processes_learn_as_one_does(cluster, tree, undisturbed
     """The form that a job of several nodes has, on made-up GPUs: srun, one torchrun per node, gloo."""
     resources = "seeds: [1]\nresources: {pretrain: {gpu: 2, nodes: 2, threads: 2}}\n"
     edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", resources)
-    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 40}")
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 1000}", "schedule: {steps: 40}")
     with training(cluster, tree) as process:
         finish(cluster, tree, process)
     [job] = jobs_of(cluster, tree)
@@ -424,7 +425,7 @@ def test_a_training_goes_on_with_fewer_nodes(cluster, tree):
     """Begun on two nodes, stopped for good, continued on one: the same data in the same order, and nothing twice."""
     two, one = (f"seeds: [1]\nresources: {{pretrain: {{gpu: 2, nodes: {nodes}, threads: 2}}}}\n" for nodes in (2, 1))
     edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", two)
-    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 300}")
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 1000}", "schedule: {steps: 300}")
     alone = shutil.copytree(tree, tree.with_name("alone"), symlinks=True)
     with training(cluster, tree, "--retries", "0") as process:
         warn(cluster, jobs_of(cluster, tree)[0])
@@ -464,7 +465,7 @@ def test_outputs_may_appear_late(cluster, tree, tmp_path):
     """A file system that shows new files after eight seconds: the job is waited for, and not made again."""
     (tmp_path / "late").mkdir()
     (tmp_path / "late/sitecustomize.py").write_text(LATE)
-    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 2500}", "schedule: {steps: 40}")
+    edit(tree, "config/scales/smoke.yaml", "schedule: {steps: 1000}", "schedule: {steps: 40}")
     with training(cluster, tree, PYTHONPATH=str(tmp_path / "late")) as process:
         finish(cluster, tree, process)
     assert [job["state"] for job in jobs_of(cluster, tree)] == ["COMPLETED"]
