@@ -89,7 +89,7 @@ def cells_of(comparison: Comparison) -> Iterator[Value]:
             yield from line.cells
 
 
-def notes_of(comparison: Comparison, why: str = "the appendix says why") -> list[str]:
+def notes_of(comparison: Comparison, why: str = "the appendix of all.tex says why") -> list[str]:
     """What stands below the table, footnotes apart."""
     notes = []
     if any(cell.differs for cell in cells_of(comparison)):

@@ -170,7 +170,7 @@ def render_latex(table: Table) -> str:
         below.append(r"Plain lines: published. Shaded lines: reproduced, with the name of the run.")
     if any(cell.best for row in table.rows for cell in row.cells):
         below.append(BOLD)
-    below.append(rf"{MISSING}: no number; the appendix says why." if any_missing(table) else "")
+    below.append(rf"{MISSING}: no number; the appendix of all.tex says why." if any_missing(table) else "")
     below += map(latex.escape, meaning_notes(table))
     below.append(selection_words(table))
     for starred, words in language_notes(table):
