@@ -489,7 +489,7 @@ def test_second_fine_tunings_of_one_side_alone_are_told(repository, roots):
 
 
 def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
-    """Who tries again until it is decided errs more often than the level says, unless each look has its share of it."""
+    """Who tries again until it is decided errs more often than the level says; a second look has half of its error."""
     config = mini()
     by_seed = config.scale | {
         "second_look": {"claims": ["made-up"], "seeds": [13, 14, 15]},

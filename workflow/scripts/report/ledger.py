@@ -34,7 +34,9 @@ METHOD = " ".join(
     Fine-tunings of one pre-training are averaged; n counts the pre-trainings, over which the interval is Student's t,
     with what drawing other test items would change added to it. Both sides have the same seeds and items. Of fewer
     than {FEWEST_TRAININGS} pre-trainings there is no verdict: fine-tunings of one pre-training differ less than
-    pre-trainings do, and a verdict on them would be about these weights, not about the method.
+    pre-trainings do, and a verdict on them would be about these weights, not about the method. An undecided claim may
+    be tried again with more of them, and says so: then its interval is that of {1 - (1 - LEVEL) / 2:.1%}, and of such
+    claims at most {1.5 * (1 - LEVEL):.1%} are decided falsely in both tries together.
     + reproduced: the whole interval is on the claim's side, and the difference is at least {ENOUGH:.0%} of the
     published one. (+) direction only: it is on that side, and smaller. − not reproduced: the whole interval is on
     the other side. ? undecided: neither; where the whole interval lies below {ENOUGH:.0%} of the published difference,
