@@ -145,7 +145,7 @@ class Result:
 class Evidence:
     """The score and training files of one scale, each read once; asked for one that is not there it says which.
 
-    `looks`: how often a verdict was asked for while these came together; the second look has half of the first's error."""
+    `looks`: how often a verdict was asked for while these came together; a second one has half of the error."""
 
     def __init__(self, config: Config, scores_root: Path, trainings_root: Path, looks: int = 1) -> None:
         self.config, self.scores_root, self.trainings_root, self.looks = config, scores_root, trainings_root, looks
