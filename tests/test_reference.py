@@ -17,13 +17,13 @@ from beside import module_at
 from common.errors import UserError
 from common.identity import run_hash
 from made_up import entry
-from plan.claimed import all_score_paths
+from plan.claimed import all_score_paths, claim_needs, claim_paths, looked_at_twice, second_look
 from plan.config import Config
-from plan.evidence import is_current, score_hash, training_paths
+from plan.evidence import is_current, score_hash, score_path, training_paths
 from plan.load import load_config
 from plan.needs import score_paths
 from plan.recipes import recipe_of
-from plan.runs import resolve_run
+from plan.runs import pretrain_seed, resolve_run
 from report.context import load_context
 from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown
@@ -352,3 +352,16 @@ def test_a_reference_score_of_another_configuration_is_not_shown(kept):
     path.write_text(path.read_text().replace('"task_version": ', '"task_version": 9'))
     _, row = methods(kept)
     assert row.cells[0].summary is None and "no such score in reference/" in row.cells[0].reason
+
+
+def test_what_is_looked_at_twice_has_all_seeds_of_the_second_look(repository):
+    """Who adds those alone that speak for it decides anything."""
+    kept = load_config(repository, {"scale": "mini", "scores_from": "reference"})
+    again = second_look(kept)
+    twice = [claim for claim in kept.claims if looked_at_twice(kept, claim)]
+    assert twice, "no claim is looked at twice: remove this test"
+    needed = claim_needs(again, twice)
+    paths = [score_path(kept, *need, seed) for need in needed for seed in kept.scale["second_look"]["seeds"]]
+    assert [path for path in paths if not (repository / path).exists()] == []
+    assert {path for path in paths if is_current(kept, path)} == {*paths} <= {*claim_paths(kept)}
+    assert {pretrain_seed(kept, seed) for seed in kept.scale["second_look"]["seeds"]} == {7, 8, 9, 10, 11, 12}

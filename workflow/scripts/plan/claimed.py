@@ -209,7 +209,7 @@ def claim_paths(config: Config) -> list[str]:
 def looked_at_twice(config: Config, claim: dict) -> bool:
     """Has it more seeds in the reference than the others, because with theirs it was undecided?"""
     kept = config.from_reference and not config.settings.get("seeds")
-    return kept and claim["id"] in config.scale.get("second_look", {}).get("claims", [])
+    return kept and claim["id"] in (config.scale.get("second_look") or {}).get("claims", [])
 
 
 def second_look(config: Config) -> Config:

@@ -226,7 +226,7 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     config.derived["tie"] = tie
     read = claims.with_ties(content["claims"], tie)
     check_claims(read, config.runs, config.tasks, _papers(config))
-    for name in config.scale.get("second_look", {}).get("claims", []):
+    for name in (config.scale.get("second_look") or {}).get("claims", []):
         where = f"config/scales/{config.scale_name}.yaml, second_look.claims"
         check_known(name, [claim["id"] for claim in read], where, "claim")
     return read
