@@ -88,7 +88,7 @@ def cluster() -> Iterator[slurm.Cluster]:
     """A Slurm on this machine, of one file of tests."""
     if slurm.missing():
         pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
-    with slurm.running(seconds=2700) as one:
+    with slurm.running(seconds=4500) as one:
         yield one
 
 

@@ -381,7 +381,7 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
         disturb(cluster, job)
         finish(cluster, tree, process)
     if disturb is lose_node:
-        cluster.start_node(job["nodes"], 2700)
+        cluster.start_node(job["nodes"], 4500)
     if disturb is take_node_down:
         cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
     slurm.wait_for_idle(cluster)
