@@ -14,7 +14,8 @@ import made_up
 from common.errors import UserError
 from plan.load import load_config
 from plan.recipes import recipe_key, recipe_of, resolve_recipe
-from plan.runs import pretrain_seed, resolve_run
+from plan.runs import resolve_run
+from plan.seeds import pretrain_seed
 from report.trainings import Training
 
 

@@ -27,7 +27,7 @@ from plan.claimed import (
 from plan.code import local_imports
 from plan.config import Config
 from plan.data import corpus_languages
-from plan.evidence import second_fine_tunings, training_paths
+from plan.evidence import training_paths
 from plan.load import changed_settings, load_config
 from plan.needs import canonical_run, compared_trainings, figure_trainings, needs, score_paths
 from plan.recipes import (
@@ -43,7 +43,8 @@ from plan.recipes import (
     task_languages,
     trained_as,
 )
-from plan.runs import first_seed, lineage, pretrain_seed, resolve_run, trained_run, with_ancestors
+from plan.runs import lineage, resolve_run, trained_run, with_ancestors
+from plan.seeds import first_seed, pretrain_seed, second_fine_tunings
 from report.context import load_context, own_alone
 from report.tables import why_missing
 

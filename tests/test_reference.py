@@ -23,7 +23,8 @@ from plan.evidence import is_current, score_hash, score_path, training_paths
 from plan.load import load_config
 from plan.needs import score_paths
 from plan.recipes import recipe_of
-from plan.runs import pretrain_seed, resolve_run
+from plan.runs import resolve_run
+from plan.seeds import pretrain_seed
 from report.context import load_context
 from report.scores import group_paths, read_content, scores_of
 from report.table_text import render_markdown

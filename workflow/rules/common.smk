@@ -28,6 +28,7 @@ import plan.load
 import plan.needs
 import plan.recipes
 import plan.runs
+import plan.seeds
 import plan.translators
 import plan.words
 from common.errors import UserError
@@ -523,7 +524,7 @@ def initial_option(wildcards, output):
 
 def pretrain_outputs():
     """The weights of all runs, trained here or imported."""
-    seeds = sorted({plan.runs.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    seeds = sorted({plan.seeds.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     found = {
         plan.runs.weights_path(PLAN, run, seed)
         for run in [*TRAINED, *CHECKPOINTS]
@@ -533,7 +534,7 @@ def pretrain_outputs():
 
 
 def training_logs(wildcards):
-    seeds = sorted({plan.runs.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
+    seeds = sorted({plan.seeds.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     return [f"{S}/runs/{wildcards.run}/seed-{seed}/train.jsonl" for seed in seeds]
 
 
@@ -576,7 +577,7 @@ def recipe(wildcards):
 
 
 def encoder(wildcards):
-    seed = plan.runs.pretrain_seed(PLAN, int(wildcards.seed))
+    seed = plan.seeds.pretrain_seed(PLAN, int(wildcards.seed))
     return plan.runs.weights_path(PLAN, wildcards.run, seed)
 
 
@@ -696,7 +697,7 @@ def translator_shards(wildcards):
 
 
 def evaluation_pretrain_seed(wildcards, output):
-    return plan.runs.pretrain_seed(PLAN, int(wildcards.seed))
+    return plan.seeds.pretrain_seed(PLAN, int(wildcards.seed))
 
 
 def score_files(wildcards):
@@ -759,7 +760,7 @@ def exported_cost(wildcards):
 def exported_seed(wildcards):
     """Of pre-training: a fine-tuned model is named by its own seed."""
     seed = int(wildcards.seed)
-    return plan.runs.pretrain_seed(PLAN, seed) if exported_as(wildcards) else seed
+    return plan.seeds.pretrain_seed(PLAN, seed) if exported_as(wildcards) else seed
 
 
 def exported_scores(wildcards):

@@ -25,7 +25,8 @@ from plan.config import Config
 from plan.evidence import evidence, is_current, stale, trainings_of
 from plan.kept import kept_config
 from plan.needs import canonical_run
-from plan.runs import hash_of, pretrain_seed, resolve_run
+from plan.runs import hash_of, resolve_run
+from plan.seeds import pretrain_seed
 from report.intervals import quantile_of_t
 from report.scores import ENGLISH, group_paths, load_results, read_content
 from report.trainings import Training, read_training

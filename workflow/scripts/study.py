@@ -42,7 +42,8 @@ from plan.recipes import (
     task_languages,
     trained_as,
 )
-from plan.runs import pretrain_seed, resolve_run, trained_run, vocabulary_path, weights_path, with_ancestors
+from plan.runs import resolve_run, trained_run, vocabulary_path, weights_path, with_ancestors
+from plan.seeds import pretrain_seed
 from plan.sources import labelled_text
 
 SCRIPTS = Path(__file__).parent

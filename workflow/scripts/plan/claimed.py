@@ -22,7 +22,8 @@ from plan.needs import (
     unfit,
 )
 from plan.recipes import setting_jobs, task_languages
-from plan.runs import hash_of, lineage, not_here, pretrain_seed, resolve_run, trained_run, with_ancestors
+from plan.runs import hash_of, lineage, not_here, resolve_run, trained_run, with_ancestors
+from plan.seeds import pretrain_seed
 
 
 def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -13,18 +13,14 @@ from common.identity import digest, run_hash
 from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.recipes import recipe_digest, recipe_key
-from plan.runs import first_seed, hash_of, pretrain_seed, resolve_run, trained_run
+from plan.runs import hash_of, resolve_run, trained_run
+from plan.seeds import pretrain_seed
 from plan.translators import resolve_translator
 
 
 def seeds_of(config: Config, run: str) -> list[int]:
     """The evaluation seeds of a run: an aligner draws nothing, so that one stands for all."""
     return [1] if config.runs[run]["kind"] == "aligner" else config.seeds
-
-
-def second_fine_tunings(config: Config, seeds: Iterable[int]) -> set[int]:
-    """Those of some evaluation seeds whose pre-training an earlier seed has, where there are several pre-trainings."""
-    return {seed for seed in seeds if config.scale["pretrain_seeds"] > 1 and first_seed(config, seed) < seed}
 
 
 def evidence(config: Config, kind: str) -> str:

@@ -14,7 +14,8 @@ from plan.config import Config
 from plan.data import data_of_runs
 from plan.datasets import bitext_ids, mono_ids
 from plan.recipes import TRAIN_PARTS, recipe_datasets, recipe_of, resolve_recipe, trained_as
-from plan.runs import lineage, pretrain_seed, trained_run
+from plan.runs import lineage, trained_run
+from plan.seeds import pretrain_seed
 from plan.words import described
 
 Made = tuple[str, str] | None  # (task, setting) that it was trained for after pre-training

@@ -19,7 +19,8 @@ from plan.recipes import (
     translation_corpora,
     without_training,
 )
-from plan.runs import equal_runs, hash_of, lineage, not_here, pretrain_seed, resolve_run, with_ancestors
+from plan.runs import equal_runs, hash_of, lineage, not_here, resolve_run, with_ancestors
+from plan.seeds import pretrain_seed
 from plan.translators import FROM_WEIGHTS, decoder_of, resolve_translator
 
 

@@ -271,24 +271,6 @@ def hash_of(config: Config, name: str) -> str | None:
     return config._hashes[name]
 
 
-def pretrain_seed(config: Config, seed: int, run: str | None = None) -> int:
-    """Which pre-training an evaluation seed stands on: there are fewer pre-trainings than fine-tunings, and of a
-    checkpoint there is one."""
-    if run is not None and config.runs[run]["kind"] == "checkpoint":
-        return 1
-    trainings = config.scale["pretrain_seeds"]
-    if "fine_tunings" not in config.scale:
-        return (seed - 1) % trainings + 1
-    block, place = divmod(seed - 1, trainings * config.scale["fine_tunings"])
-    return block * trainings + place % trainings + 1
-
-
-def first_seed(config: Config, seed: int, run: str | None = None) -> int:
-    """The first evaluation seed that stands on the same pre-training."""
-    training, trainings = pretrain_seed(config, seed, run) - 1, config.scale["pretrain_seeds"]
-    return training // trainings * trainings * config.scale.get("fine_tunings", 1) + training % trainings + 1
-
-
 def weights_path(config: Config, run: str, seed: int) -> str:
     """The weights that a run has before any fine-tuning, of a seed of pre-training. Of a checkpoint there is one."""
     trained = trained_run(config, run)

@@ -12,7 +12,8 @@ from typing import Any
 from plan import compare_specs
 from plan.claimed import cost_unknown
 from plan.evidence import is_current, training_path
-from plan.runs import lineage, pretrain_seed
+from plan.runs import lineage
+from plan.seeds import pretrain_seed
 from report.comparison_cells import (
     COUNTED,
     MANY,

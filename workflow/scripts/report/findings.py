@@ -16,7 +16,8 @@ from common.errors import UserError
 from plan.claims import ENGLISH, Link, Measure, Side
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
-from plan.runs import lineage, pretrain_seed
+from plan.runs import lineage
+from plan.seeds import pretrain_seed
 from report.comparison_cells import at_scale, flops_of_ours
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of

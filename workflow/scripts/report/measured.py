@@ -14,10 +14,11 @@ from plan import claims
 from plan.claimed import layer_here, measured_languages
 from plan.claims import Link, Measure
 from plan.config import Config
-from plan.evidence import check_hashes, is_current, second_fine_tunings, seeds_of
+from plan.evidence import check_hashes, is_current, seeds_of
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
-from plan.runs import first_seed, lineage, pretrain_seed, trained_run
+from plan.runs import lineage, trained_run
+from plan.seeds import first_seed, pretrain_seed, second_fine_tunings
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
 from report.scores import (
     ENGLISH,

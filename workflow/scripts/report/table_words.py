@@ -3,7 +3,7 @@
 import string
 from dataclasses import replace
 
-from plan.evidence import second_fine_tunings
+from plan.seeds import second_fine_tunings
 from report import latex
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
