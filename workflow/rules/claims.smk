@@ -35,6 +35,7 @@ rule evaluate_claims:
         settings=settings_options,
         view=VIEW,
         needs=common.identity.digest(plan.claimed.claim_needs(PLAN)),
+        again=common.identity.digest(PLAN.scale.get("second_look")),
     shell:
         "python {input.script:q} --scale {params.scale:q} --scores-root {params.root:q} "
         "--trainings-root {params.trainings_root:q} {params.settings:q} --out {output.claims:q} > {log:q} 2>&1"

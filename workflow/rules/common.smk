@@ -962,7 +962,7 @@ VIEW = common.identity.digest(
         "scale": SCALE,
         "description": plan.words.described(PLAN.scale),
         "world": WORLD,
-        "seeds": PLAN.seeds,
+        "seeds": {seed: plan.seeds.pretrain_seed(PLAN, seed) for seed in PLAN.seeds},
         "scores": plan.evidence.evidence(PLAN, "scores"),
         "runs": sorted(PLAN.selected),
         "canonical": CANONICAL,

@@ -6,8 +6,8 @@
 What is there is not made again, so that the same command goes on where the last one ended; a training that was stopped
 goes on from its last checkpoint. After --budget seconds nothing new begins, and a training saves and ends. It is for a
 rented GPU that has Python and no more: models this small leave most of it idle, so --jobs lets several share it. The
-workflow sees what has changed since, and makes the tables of these files. Told to end (SIGTERM, Ctrl-C), it tells what
-runs, and a training saves.
+workflow sees what has changed since, and makes the tables of these files. Told to end (SIGTERM, Ctrl-C, a
+lost terminal), it tells what runs, and a training saves.
 """
 
 import argparse
@@ -397,7 +397,9 @@ def main() -> None:
         return
     until = begin + args.budget if args.budget is not None else None
     processes = Processes(environment)
-    signal.signal(signal.SIGTERM, processes.end)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, processes.end)
     follow(left[: args.only], args.jobs, until, Path(study.at, "logs/study"), processes)
 
 

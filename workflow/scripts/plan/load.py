@@ -26,6 +26,7 @@ from plan.datasets import load_datasets, load_languages
 from plan.needs import needs
 from plan.runs import absent, not_here, resolve_run, without_nulls
 from plan.schemas import Schemas
+from plan.seeds import pretrain_seed
 from plan.sources import start_elsewhere
 from plan.translators import resolve_translator, translators
 
@@ -226,10 +227,24 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     config.derived["tie"] = tie
     read = claims.with_ties(content["claims"], tie)
     check_claims(read, config.runs, config.tasks, _papers(config))
-    for name in (config.scale.get("second_look") or {}).get("claims", []):
-        where = f"config/scales/{config.scale_name}.yaml, second_look.claims"
-        check_known(name, [claim["id"] for claim in read], where, "claim")
+    _check_second_look(config, [claim["id"] for claim in read])
     return read
+
+
+def _check_second_look(config: Config, ids: list[str]) -> None:
+    """Its claims exist, and its seeds stand on pre-trainings that the first look had not."""
+    again, where = config.scale.get("second_look"), f"config/scales/{config.scale_name}.yaml, second_look"
+    if not again:
+        return
+    for name in again["claims"]:
+        check_known(name, ids, f"{where}.claims", "claim")
+    first = {pretrain_seed(config, seed) for seed in config.scale.get("reference_seeds", config.scale["seeds"])}
+    for seed in again["seeds"]:
+        if pretrain_seed(config, seed) in first:
+            raise UserError(
+                f"{where}.seeds: {seed} stands on pre-training {pretrain_seed(config, seed)}, which the seeds of the "
+                "first look have; name seeds of others (pretrain_seeds and fine_tunings say which)"
+            )
 
 
 def load_cleaning(config: Config) -> dict:

@@ -12,6 +12,7 @@ from report.measured import (
     DIRECTION,
     ENOUGH,
     LEVEL,
+    LOOKED_TWICE,
     MARKS,
     NO_DATA,
     NOT_REPRODUCED,
@@ -35,8 +36,9 @@ METHOD = " ".join(
     with what drawing other test items would change added to it. Both sides have the same seeds and items. Of fewer
     than {FEWEST_TRAININGS} pre-trainings there is no verdict: fine-tunings of one pre-training differ less than
     pre-trainings do, and a verdict on them would be about these weights, not about the method. An undecided claim may
-    be tried again with more of them, and says so: then its interval is that of {1 - (1 - LEVEL) / 2:.1%}, and of such
-    claims at most {1.5 * (1 - LEVEL):.1%} are decided falsely in both tries together.
+    be tried again with more of them, and says so: then its interval is that of {1 - (1 - LEVEL) / 2:.1%}, so that in
+    both tries together at most {1.5 * (1 - LEVEL):.1%} of all claims without a difference are decided, and not
+    {2 * (1 - LEVEL):.0%}.
     + reproduced: the whole interval is on the claim's side, and the difference is at least {ENOUGH:.0%} of the
     published one. (+) direction only: it is on that side, and smaller. − not reproduced: the whole interval is on
     the other side. ? undecided: neither; where the whole interval lies below {ENOUGH:.0%} of the published difference,
@@ -170,7 +172,8 @@ def verdict_words(one: dict) -> str:
     """`+ reproduced`, and what correction leaves of it."""
     words = f"{one['mark']} {one['verdict']}"
     lost = one.get("verdict_corrected", one["verdict"]) != one["verdict"]
-    return words + (", not after correction" if lost else "")
+    again = any(LOOKED_TWICE in link["notes"] for link in one["links"])
+    return words + ", tried again" * again + ", not after correction" * lost
 
 
 def reason_words(one: dict) -> list[str]:
