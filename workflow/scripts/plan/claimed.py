@@ -23,7 +23,7 @@ from plan.needs import (
 )
 from plan.recipes import setting_jobs, task_languages
 from plan.runs import hash_of, lineage, not_here, resolve_run, trained_run, with_ancestors
-from plan.seeds import pretrain_seed
+from plan.seeds import pretrain_seeds
 
 
 def counted_data(config: Config) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -196,7 +196,7 @@ def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> lis
     """The files of trainings that claims on costs read: of the runs and of what they start from."""
     costs = [claim for claim in _tested(config, chosen) if claims.kind_of(claim) == "cost"]
     runs = with_ancestors(config, [run for claim in costs for run in claims.runs_of(claim)])
-    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    seeds = pretrain_seeds(config)
     return existing(config, [training_path(config, run, seed) for run in runs for seed in seeds])
 
 

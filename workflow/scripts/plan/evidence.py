@@ -14,7 +14,7 @@ from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import hash_of, resolve_run, trained_run
-from plan.seeds import pretrain_seed
+from plan.seeds import pretrain_seeds
 from plan.translators import resolve_translator
 
 
@@ -45,13 +45,13 @@ def training_path(config: Config, run: str, seed: int) -> str:
 def training_paths(config: Config, runs: Iterable[str]) -> list[str]:
     """Of those runs that are trained here, one of each seed of pre-training."""
     trained = {trained_run(config, run) for run in runs if run in config.selected and run in config.pretrained}
-    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    seeds = pretrain_seeds(config)
     return existing(config, [training_path(config, run, seed) for run in sorted(trained) for seed in seeds])
 
 
 def trainings_of(config: Config, run: str) -> dict[int, str]:
     """Seed of pre-training -> the file of a run."""
-    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    seeds = pretrain_seeds(config)
     paths = {seed: training_path(config, run, seed) for seed in seeds}
     return {seed: path for seed, path in paths.items() if not config.from_reference or is_current(config, path)}
 

@@ -20,7 +20,7 @@ from plan.recipes import (
     without_training,
 )
 from plan.runs import equal_runs, hash_of, lineage, not_here, resolve_run, with_ancestors
-from plan.seeds import pretrain_seed
+from plan.seeds import pretrain_seeds
 from plan.translators import FROM_WEIGHTS, decoder_of, resolve_translator
 
 
@@ -151,7 +151,7 @@ def compared_trainings(config: Config, spec: dict) -> list[str]:
     if not compare_specs.shows_training(spec):
         return []
     runs = [run for run in compare_specs.runs_of(spec) if run in config.selected and hash_of(config, run)]
-    seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+    seeds = pretrain_seeds(config)
     paths = [training_path(config, run, seed) for run in with_ancestors(config, runs) for seed in seeds]
     return existing(config, paths)
 

@@ -19,6 +19,11 @@ def pretrain_seed(config: Config, seed: int, run: str | None = None) -> int:
     return block * trainings + place % trainings + 1
 
 
+def pretrain_seeds(config: Config) -> list[int]:
+    """The pre-trainings that the seeds of evaluation stand on."""
+    return sorted({pretrain_seed(config, seed) for seed in config.seeds})
+
+
 def first_seed(config: Config, seed: int, run: str | None = None) -> int:
     """The first evaluation seed that stands on the same pre-training."""
     training, trainings = pretrain_seed(config, seed, run) - 1, config.scale["pretrain_seeds"]

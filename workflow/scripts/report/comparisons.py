@@ -13,7 +13,7 @@ from plan import compare_specs
 from plan.claimed import cost_unknown
 from plan.evidence import is_current, training_path
 from plan.runs import lineage
-from plan.seeds import pretrain_seed
+from plan.seeds import pretrain_seeds
 from report.comparison_cells import (
     COUNTED,
     MANY,
@@ -209,7 +209,7 @@ def _measured(key: str, line: list[str], context: Context) -> Value:
         return Value(reason=reason)
     terms = []
     for run in line:
-        seeds = sorted({pretrain_seed(config, seed) for seed in config.seeds})
+        seeds = pretrain_seeds(config)
         paths = [context.root / training_path(config, run, seed) for seed in seeds]
         found = [read_training(path, context.scale).cost[name] for path in paths if _there(path, context)]
         if not found:

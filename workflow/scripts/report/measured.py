@@ -18,7 +18,7 @@ from plan.evidence import check_hashes, is_current, seeds_of
 from plan.needs import canonical_run
 from plan.recipes import setting_jobs, setting_of_job, trained_as
 from plan.runs import lineage, trained_run
-from plan.seeds import first_seed, pretrain_seed, second_fine_tunings
+from plan.seeds import first_seed, pretrain_seed, pretrain_seeds, second_fine_tunings
 from report.intervals import FEWEST_TRAININGS, Estimate, Term, estimate
 from report.scores import (
     ENGLISH,
@@ -215,7 +215,7 @@ class Evidence:
     def trainings(self, run: str) -> dict[int, list[Path]]:
         """Seed of pre-training -> the files of a run and of those that it starts from."""
         names = [trained_run(self.config, own) for own in lineage(self.config, run)]
-        seeds = sorted({pretrain_seed(self.config, seed) for seed in self.config.seeds})
+        seeds = pretrain_seeds(self.config)
         found = {seed: [self.trainings_root / name / f"seed-{seed}.json" for name in names] for seed in seeds}
         return {seed: paths for seed, paths in found.items() if all(map(self.is_of_today, paths))}
 
