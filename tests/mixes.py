@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file
 
 import pretrain
-from engine.objectives import OBJECTIVES
 from small_corpus import write_run
 from small_training import command
 
@@ -71,9 +70,6 @@ MIXES: dict[str, dict] = {
     "hictl": {"objectives": [{"name": "hictl"}]},
     "mbart": {"objectives": [{"name": "denoising", "options": {"decoder_layers": 2}}]},
     "mt5": {"objectives": [{"name": "spans", "options": {"decoder_layers": 2}}]},
-}
-MIXES = {
-    name: mix for name, mix in MIXES.items() if all(objective["name"] in OBJECTIVES for objective in mix["objectives"])
 }
 
 

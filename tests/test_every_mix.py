@@ -32,6 +32,13 @@ def recorded(called: Counter, key: tuple[str, str], hook: Callable) -> Callable:
     return call
 
 
+def test_a_mix_for_every_objective():
+    """A new objective without one would be tested neither in two processes nor over an interruption. Translators have
+    tests of their own (test_translation.py)."""
+    mixed = {objective["name"] for mix in MIXES.values() for objective in mix["objectives"]}
+    assert mixed == set(OBJECTIVES) - {"translation"}
+
+
 @pytest.mark.parametrize("name", ["ppa", "infoxlm", "xlm-align", "hictl", "veco", "ernie-m"])
 def test_the_loop_calls_every_hook(corpus, tmp_path, monkeypatch, name):
     """A queue that nobody fills or a copy that never follows would leave all other tests of the loop green."""

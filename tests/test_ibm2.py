@@ -31,7 +31,7 @@ def test_a_round_counts_as_enumerating_every_alignment_does():
     counts = np.zeros(len(translation))
     for links in ibm2.chunks(corpus):
         np.add.at(counts, links.kind, ibm2.posterior(links, translation, 2.0))
-    kind = {(int(s), int(t)): k for k, (s, t) in enumerate(zip(corpus.kind_source, corpus.kind_target, strict=True))}
+    kind = {divmod(int(number), corpus.target_words): k for k, number in enumerate(corpus.kinds)}
     by_hand = np.zeros(len(translation))
     for source, target in zip(corpus.sources, corpus.targets, strict=True):
         n, m = len(source) - 1, len(target)

@@ -80,7 +80,7 @@ def test_text_comes_back_from_shards_with_its_documents(tmp_path: Path, vocabula
     for shard in "01":
         encode_file(tmp_path / f"{shard}.clean.txt.zst", vocabulary, tmp_path / f"{shard}.json")
     tokenizer = Tokenizer(vocabulary)
-    shards = open_shards([tmp_path / "0.json", tmp_path / "1.json"], sha256_of(vocabulary), verify=True)
+    shards = open_shards([tmp_path / "0.json", tmp_path / "1.json"], sha256_of(vocabulary))
     lines = [tokenizer.decode(shards.sentence(i)) for i in range(shards.num_sentences)]
     bounds = shards.document_offsets().tolist()
     assert [lines[a:b] for a, b in itertools.pairwise(bounds)] == documents
@@ -210,7 +210,7 @@ def test_a_flipped_byte_is_found_on_request(shard_set: list[Path], array: str) -
     path.write_bytes(bytes(data))
     open_shards(shard_set)
     with pytest.raises(UserError, match=f"{path.name}: sha256 is"):
-        open_shards(shard_set, verify=True)
+        open_shard(shard_set[0], verify=True)
 
 
 def test_a_missing_array_a_broken_manifest_and_another_version_are_named(shard_set: list[Path]) -> None:

@@ -524,18 +524,19 @@ def initial_option(wildcards, output):
 
 def pretrain_outputs():
     """The weights of all runs, trained here or imported."""
-    seeds = sorted({plan.seeds.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
     found = {
         plan.runs.weights_path(PLAN, run, seed)
         for run in [*TRAINED, *CHECKPOINTS]
-        for seed in seeds
+        for seed in plan.seeds.pretrain_seeds(PLAN)
     }
     return sorted(found)
 
 
 def training_logs(wildcards):
-    seeds = sorted({plan.seeds.pretrain_seed(PLAN, seed) for seed in PLAN.seeds})
-    return [f"{S}/runs/{wildcards.run}/seed-{seed}/train.jsonl" for seed in seeds]
+    return [
+        f"{S}/runs/{wildcards.run}/seed-{seed}/train.jsonl"
+        for seed in plan.seeds.pretrain_seeds(PLAN)
+    ]
 
 
 def training_plots():

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.errors import UserError, run_main
 from corpus.lines import read_utf8_lines
-from engine.shards import EncodedBatch, open_shard, sha256_of, token_dtype, write_shard
+from engine.shards import EncodedBatch, sha256_of, token_dtype, write_shard
 from engine.tokenizer import UNK, Tokenizer, load_tokenizer
 
 _BATCH = 2048  # sentences encoded at once; more fall out of the processor's cache, and are slower
@@ -85,21 +85,19 @@ def kind_of(path: Path) -> str:
     for suffix, kind in ((".tsv.zst", "bitext"), (".txt.zst", "mono")):
         if path.name.endswith(suffix):
             return kind
-    raise UserError(f"{path}: neither .txt.zst nor .tsv.zst; say --kind mono or --kind bitext")
+    raise UserError(f"{path}: neither text (.txt.zst) nor pairs (.tsv.zst)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path, required=True, help="clean text (.txt.zst) or pairs (.tsv.zst)")
-    parser.add_argument("--kind", choices=("mono", "bitext"), help="default: by the name of the text")
     parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model, or folder of an import")
     parser.add_argument("--out", type=Path, required=True, help="the manifest, .json; the arrays lie beside it")
     parser.add_argument("--threads", type=int, default=1, help="threads of SentencePiece (default: %(default)s)")
-    parser.add_argument("--verify", action="store_true", help="read the shard back and check its sha256 sums")
     args = parser.parse_args()
     if args.out.suffix != ".json":
         raise UserError(f"--out {args.out}: the manifest's name ends in .json")
-    kind = args.kind or kind_of(args.text)
+    kind = kind_of(args.text)
     tokenizer = load_tokenizer(args.vocabulary)
     manifest = write_shard(
         args.out,
@@ -109,8 +107,6 @@ def main() -> None:
         tokenizer.sha256,
         sha256_of(args.text),
     )
-    if args.verify:
-        open_shard(args.out, manifest["vocabulary_sha256"], verify=True)
     print(f"{manifest['documents']} documents, {manifest['sentences']} sentences, {manifest['tokens']} tokens")
 
 

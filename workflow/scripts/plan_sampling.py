@@ -22,8 +22,7 @@ def main() -> None:
     source.add_argument("--counts", nargs="+", type=Path, help="JSON counts of cleaning: plan for the vocabulary")
     source.add_argument("--run", type=Path, help="resolved run YAML: plan for its pre-training")
     parser.add_argument("--manifests", nargs="*", type=Path, default=[], help="with --run: manifests of its shards")
-    parser.add_argument("--alpha", type=float, help="with --counts: exponent for languages")
-    parser.add_argument("--bitext-alpha", type=float, help="with --counts: exponent for pairs (default: as --alpha)")
+    parser.add_argument("--alpha", type=float, help="with --counts: exponent for languages, and for pairs")
     parser.add_argument("--out", type=Path, required=True, help="the plan, .tsv")
     args = parser.parse_args()
     limit = None
@@ -37,7 +36,7 @@ def main() -> None:
         if args.alpha is None:
             raise UserError("--alpha: needed with --counts; pass the scale's vocabulary.alpha")
         sources = sources_of_counts(args.counts)
-        alpha = {"mono": args.alpha, "bitext": args.alpha if args.bitext_alpha is None else args.bitext_alpha}
+        alpha = {"mono": args.alpha, "bitext": args.alpha}
     if any(not 0 <= value <= 1 for value in alpha.values()):
         raise UserError(f"alpha {alpha}: must lie between 0 (all alike) and 1 (as in the data)")
     if empty := [s for s in sources if not s.size]:

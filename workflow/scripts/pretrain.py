@@ -1,7 +1,8 @@
 """Pre-train one run with one seed; continues from its own checkpoints after any interruption.
 
 Reads a resolved run, its sampling plan, the shards and the vocabulary. Writes the final weights, a JSON-lines log and
-the cost. Checkpoints lie in --state under a key of run, data and seed, so a changed run never continues an old one.
+the cost. Checkpoints lie in state/ beside --out under a key of run, data and seed, so a changed run never continues an
+old one.
 SIGTERM, SIGUSR1 and the end of --budget save a checkpoint and end with status 75. Works under torchrun; with another
 number of processes, or another batch.device_rows, the result differs by rounding alone.
 """
@@ -335,7 +336,7 @@ def pretrain_alone(arguments: argparse.Namespace, held: ExitStack) -> int:
     model, frozen = start_model(arguments, run, sources, ranks, vocabulary)
     mixtures = [build_mixture(run, objective, sources, seed, vocabulary) for objective in run.objectives]
 
-    folder = (arguments.state or arguments.out.parent / "state") / key
+    folder = arguments.out.parent / "state" / key
     if ranks.rank == 0:
         held.enter_context(sole_use(folder))
     ranks.sum([0.0])  # nobody looks before that
@@ -445,7 +446,6 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--log-json", type=Path, required=True, help="training log, one JSON object a line")
     parser.add_argument("--cost", type=Path, required=True, help="parameters, tokens, FLOPs, seconds as JSON")
     parser.add_argument("--init", type=Path, help="final weights of the run that `init.run` names")
-    parser.add_argument("--state", type=Path, help="folder of checkpoints (default: state/ beside --out)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--world-size", type=int, help="stop before step 0 unless this many processes were started")
     parser.add_argument("--budget", type=float, help="seconds after which to save and end, as when told to stop")

@@ -42,10 +42,6 @@ class Corpus:
     def kind_source(self) -> np.ndarray:
         return self.kinds // self.target_words
 
-    @property
-    def kind_target(self) -> np.ndarray:
-        return self.kinds % self.target_words
-
 
 @dataclass
 class Links:

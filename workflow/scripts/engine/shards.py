@@ -273,9 +273,9 @@ def sha256_of_manifests(manifests: Iterable[str | Path]) -> str:
     return digest.hexdigest()
 
 
-def open_shards(paths: Sequence[str | Path], vocabulary_sha256: str | None = None, verify: bool = False) -> Shards:
+def open_shards(paths: Sequence[str | Path], vocabulary_sha256: str | None = None) -> Shards:
     """Open shards by their manifests; all must have the same kind and vocabulary."""
-    shards = [open_shard(path, vocabulary_sha256, verify) for path in paths]
+    shards = [open_shard(path, vocabulary_sha256) for path in paths]
     for key in ("kind", "vocabulary_sha256", "vocabulary_size"):
         for shard in shards[1:]:
             if shard.manifest[key] != shards[0].manifest[key]:

@@ -6,7 +6,7 @@ contradicts a printed one only where the two ranges have nothing in common.
 
 import csv
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -218,6 +218,3 @@ def select(lines: Iterable[Line], wanted: dict[str, str], where: str) -> list[Li
         words = ", ".join(f"{column} {value!r}" for column, value in wanted.items())
         raise UserError(f"{where}: no line has {words}; mend it")
     return found
-
-
-Lookup = Callable[[dict], Number]

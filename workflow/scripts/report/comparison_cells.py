@@ -71,9 +71,6 @@ class Comparison:
     def sources(self) -> list[str]:
         return list(dict.fromkeys(line.source for row in self.rows for line in row.lines))
 
-    def source_name(self, source: str) -> str:
-        return f"at {self.context.scale}" if source == SCALE else source
-
 
 SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
