@@ -255,6 +255,29 @@ def test_a_classifier_starts_from_the_pooler_where_its_authors_have_it_so(tiny, 
     assert not torch.allclose(dense["xlm-roberta"], pooler.weight)
 
 
+def test_an_encoder_that_was_pretrained_without_dropout_is_fine_tuned_with_that_of_the_recipe(tiny, tuned, tmp_path):
+    """The weights of `tiny` say 0.1; said to have none, they end elsewhere, but for a recipe that gives it back."""
+    weights, metadata = load_weights(tiny["model"])
+    without = json.loads(metadata["model"]) | {"dropout": 0.0, "attention_dropout": 0.0}
+    encoder = tmp_path / "encoder.safetensors"
+    save_weights(
+        encoder,
+        weights,
+        {key: metadata[key] for key in ("seed", "run_hash", "commit", "vocabulary_sha256")}
+        | {"model": json.dumps(without)},
+    )
+    ends = {}
+    for dropout in (0.1, None):
+        recipe = yaml.safe_load(tiny["recipes"]["xnli", "cross-lingual-transfer"].read_text())
+        recipe["recipe"]["encoder_dropout"] = dropout
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump(recipe))
+        ends[dropout] = contents(run_finetune(tiny, tmp_path / f"{dropout}.safetensors", recipe=path, encoder=encoder))[
+            0
+        ]
+    assert ends[0.1] == contents(tuned)[0] != ends[None]
+
+
 def test_training_leaves_the_global_generator_as_it_was(tiny):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     encoder, _ = finetune.load_encoder(tiny["model"])

@@ -9,6 +9,7 @@ import yaml
 
 from common.errors import UserError
 from plan.config import Config
+from plan.load import load_config
 from plan.recipes import recipe_of, resolve_recipe, setting_jobs
 from plan.runs import resolve_run
 from plan.translators import resolve_translator
@@ -169,6 +170,23 @@ def test_a_recipe_is_what_the_paper_prints(paper, table, task, setting):
 def test_what_no_paper_searches_is_not_searched(paper):
     searched = {recipe for _, _, recipe, content in resolved(paper) if content["recipe"].get("grid")}
     assert searched == {"xlm-e", "veco"}
+
+
+@pytest.mark.parametrize("scale", ["paper", "small", "real", "mini", "smoke"])
+def test_all_encoders_are_fine_tuned_with_the_same_dropout(repository, scale):
+    """Those that were pre-trained without, too: else their rows in a table would differ from others in two things."""
+    config = load_config(repository, {"scale": scale, "runs": "all"})
+    found = {}
+    for run in config.pretrained:
+        if config.runs[run]["kind"] != "pretrain":
+            continue
+        content = resolve_run(config, run)
+        own = {content["model"]["dropout"], content["model"]["attention_dropout"]}
+        for task in ("xnli", "ud-pos", "mlqa"):
+            recipe = resolve_recipe(config, task, TRANSFER, content["finetune_recipe"])["recipe"]
+            given = recipe.get("encoder_dropout")
+            found.setdefault(frozenset(own if given is None else {given}), set()).add(run)
+    assert list(found) == [frozenset({0.1 if scale in ("paper", "small") else 0.0})], found
 
 
 def test_a_large_model_of_ernie_m_has_the_recipe_of_its_table(paper):

@@ -68,7 +68,7 @@ def main() -> None:
             f"{args.recipe}: {recipe.task} {recipe.setting} has no bitext to fine-tune on; predict with the weights"
         )
     tokenizer = load_tokenizer(args.spm)
-    encoder, metadata = load_encoder(args.encoder)
+    encoder, metadata = load_encoder(args.encoder, recipe.recipe.encoder_dropout)
     check_vocabulary(metadata, args.encoder, args.spm)
     device = pick_device(args.device)
 

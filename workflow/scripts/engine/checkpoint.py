@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -104,12 +104,15 @@ def described_model(metadata: dict[str, str], path: str | Path) -> ModelConfig |
         raise UserError(f"{path}, `model` of its metadata: {error}; make the file again") from None
 
 
-def load_encoder(path: str | Path) -> tuple[Encoder | PreNormEncoder, dict[str, str]]:
-    """The encoder of a pre-trained, fine-tuned or imported weights file, and the file's metadata."""
+def load_encoder(path: str | Path, dropout: float | None = None) -> tuple[Encoder | PreNormEncoder, dict[str, str]]:
+    """The encoder of a pre-trained, fine-tuned or imported weights file, and the file's metadata; with another dropout
+    than the file's where one is given."""
     weights, metadata = load_weights(path)
     if "model" not in metadata:
         raise UserError(f"{path}: the file does not describe its model (no `model` in its metadata)")
     config = described_model(metadata, path)
+    if dropout is not None:
+        config = replace(config, dropout=dropout, attention_dropout=dropout)
     kind = PreNormEncoder if isinstance(config, PreNormConfig) else Encoder
     prefix = "encoder."
     own = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

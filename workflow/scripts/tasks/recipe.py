@@ -31,7 +31,8 @@ class Hyperparameters:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float | None = 1.0
-    dropout: float = 0.1  # of the head; the encoder keeps its own
+    dropout: float = 0.1  # of the head
+    encoder_dropout: float | None = None  # of the encoder while it is fine-tuned; None keeps that of its pre-training
     precision: str = "fp32"
     device_rows: int | None = None  # rows on the device at once; the rest of a batch is accumulated
     evaluations: int = 1  # dev scores during training, equally spaced, the last at the end
