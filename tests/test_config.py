@@ -97,6 +97,60 @@ WRONG = [
         "run: xlm-r-base}",
         ["rows[2].run: unknown run 'xlm-r-base'"],
     ),
+    (  # a base is read before what extends it, and told of its own mistake
+        "config/runs/ernie-m-base.yaml",
+        "  - name: camlm",
+        "  - name: camlmm",
+        ["config/runs/ernie-m-base.yaml, objectives[2].name: unknown objective 'camlmm'; did you mean 'camlm'?"],
+    ),
+    (
+        "config/published/ernie-m/table-01.csv",
+        "xlm-15,xnli,en,",
+        "xlm-15,xnlii,en,",
+        ["config/published/ernie-m/table-01.csv, line 2, task: unknown task 'xnlii'; did you mean 'xnli'?"],
+    ),
+    (
+        "config/published/ernie-m/table-01.csv",
+        "xlm-15,xnli,en,accuracy,85.0",
+        "xlm-15,xnli,en,accuracy,85.o",
+        ["config/published/ernie-m/table-01.csv, line 2, value: '85.o' is no number; mend it"],
+    ),
+    (
+        "config/published/ernie-m/table-01.csv",
+        "transfer,xlm-15,xnli,en,",
+        "transfer,xlm-51,xnli,en,",
+        ["config/published/ernie-m/table-01.csv, line 2, model: unknown model 'xlm-51'; did you mean 'xlm-15'?"],
+    ),
+    (
+        "config/tasks/xnli.yaml",
+        "metrics: [accuracy]",
+        "metrics: [acuracy]",
+        ["config/tasks/xnli.yaml, metrics[0]: 'acuracy'"],
+    ),
+    (
+        "config/tasks/xnli.yaml",
+        "metric: accuracy",
+        "metric: f1",
+        ["config/tasks/xnli.yaml, metric: unknown metric of this task 'f1'"],
+    ),
+    (
+        "config/tasks/xnli.yaml",
+        "chance: {accuracy: majority}",
+        "chance: {accuracy: majorityy}",
+        ["config/tasks/xnli.yaml, chance.accuracy: 'majorityy'", "did you mean 'majority'?"],
+    ),
+    (
+        "config/tasks/xnli.yaml",
+        "chance: {accuracy: majority}",
+        "chance: {acuracy: majority}",
+        ["config/tasks/xnli.yaml, chance: has acuracy, and metrics accuracy; name the same"],
+    ),
+    (
+        "config/tasks/tatoeba.yaml",
+        "  xlm-e: {layer: 9,",
+        "  xlm-e: {layer: 99,",
+        ["config/tasks/tatoeba.yaml, recipes.xlm-e.layer: 99 of a model with 12; lower it"],
+    ),
     (
         "config/runs/xlm-r.yaml",
         "finetune_recipe: xlm-r",
@@ -334,6 +388,13 @@ def test_the_command_line_is_named_when_it_is_wrong(tree):
     assert message(tree, seeds=["one"]).startswith("--config (command line), seeds[0]: must be a whole number")
     assert "unknown key" in message(tree, sclae="mini")
     assert "did you mean 'small'?" in message(tree, scale="smal")
+
+
+def test_a_task_without_a_module_is_told_before_any_training(tree):
+    text = (tree / "config/tasks/xnli.yaml").read_text(encoding="utf-8").replace("task: xnli\n", "task: xnly\n")
+    (tree / "config/tasks/xnly.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"config/tasks/xnly.yaml, task: unknown .* 'xnly'; did you mean 'xnli'\?"):
+        load_config(tree)
 
 
 @pytest.mark.parametrize("file", ["config/tables/ppa/table-02.yaml", "config/runs/xlm.yaml", "config/config.yaml"])

@@ -1,6 +1,7 @@
 """Fine-tuning is done as the papers print it, and each task file says what its module reads and scores."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import pytest
 import yaml
 
 from common.errors import UserError
+from plan.check_tasks import task_modules
 from plan.config import Config
 from plan.load import load_config
 from plan.recipes import recipe_of, resolve_recipe, setting_jobs
 from plan.runs import resolve_run
 from plan.translators import resolve_translator
+from score import CHANCES
 from tasks import TASKS, tydiqa, word_alignment
 from tasks.recipe import FINETUNED_KINDS, load_recipe
 
@@ -353,6 +356,14 @@ def test_translation_models_are_trained_as_veco_prints_it(paper, task, dropout, 
 
 def test_every_task_has_a_file_and_a_module(paper):
     assert set(paper.tasks) == set(TASKS) == set(LANGUAGES)
+
+
+def test_the_words_of_a_task_file_are_those_of_the_code(repository):
+    """The plan takes them from the schema and reads the names of modules as text: it never loads a task."""
+    schema = json.loads((repository / "config/schemas/task.schema.json").read_text())
+    assert schema["$defs"]["metric"]["enum"] == sorted({name for module in TASKS.values() for name in module.METRICS})
+    assert schema["properties"]["chance"]["additionalProperties"]["enum"] == sorted(CHANCES)
+    assert list(task_modules()) == list(TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -200,7 +200,6 @@ def _check_pretraining(config: Config, name: str) -> None:
     check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     for index, objective in enumerate(run["objectives"]):
         where = f"{shown}, objectives[{index}]"
-        check_known(objective["name"], OBJECTIVE_DATA, f"{where}.name", "objective")
         kind = OBJECTIVE_DATA[objective["name"]]
         if kind not in data:
             raise UserError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import csv
+import re
+from functools import cache
 from pathlib import Path
 
 from common.errors import UserError
@@ -11,8 +12,11 @@ from plan import compare_specs, figure_specs
 from plan.check import located
 from plan.config import Config
 from plan.datasets import bitext_ids
+from plan.printed import printed_models
 from plan.recipes import ENCODER_KINDS, PARTS, expand_datasets, task_languages, train_languages
 from plan.translators import pair_of
+
+TASK_MODULES = Path(__file__).parent.parent / "tasks/__init__.py"
 
 
 def check_task(config: Config, name: str) -> None:
@@ -20,6 +24,14 @@ def check_task(config: Config, name: str) -> None:
     for index, code in enumerate(task["languages"]):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     _check_translation(config, name)
+    check_known(name, task_modules(), f"{shown}, task", "module of a task in workflow/scripts/tasks/__init__.py")
+    check_known(task["metric"], task["metrics"], f"{shown}, metric", "metric of this task")
+    if sorted(task["chance"]) != sorted(task["metrics"]):
+        raise UserError(
+            f"{shown}, chance: has {', '.join(task['chance'])}, and metrics {', '.join(task['metrics'])}; name the same"
+        )
+    for recipe, own in task["recipes"].items():
+        _check_layer(own or {}, f"{shown}, recipes.{recipe}")
     for setting, how in task["settings"].items():
         where = f"{shown}, settings.{setting}"
         for code in how["train"] if isinstance(how["train"], list) else []:
@@ -72,6 +84,21 @@ def check_task(config: Config, name: str) -> None:
         by_part = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
         for key, id_ in expand_datasets(config, overrides["datasets"], by_part, changed).items():
             check_known(id_, config.datasets, f"{changed}.datasets.{key}", "dataset")
+
+
+@cache
+def task_modules() -> tuple[str, ...]:
+    """The tasks of tasks/__init__.py, whose modules take longer to load than all of the plan."""
+    listed = re.search(r"^TASKS = \{$(.*?)^\}$", TASK_MODULES.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return tuple(re.findall(r'"([\w-]+)": ', listed[1]))
+
+
+def _check_layer(recipe: dict, where: str) -> None:
+    for own in (recipe, *recipe.get("settings", {}).values()):
+        if own.get("layer") is not None and own["layer"] > own.get("of", recipe.get("of", own["layer"])):
+            raise UserError(
+                f"{where}.layer: {own['layer']} of a model with {own.get('of', recipe.get('of'))}; lower it"
+            )
 
 
 def _check_translation(config: Config, name: str) -> None:
@@ -131,7 +158,7 @@ def check_spec(config: Config, spec: dict, shown: str) -> None:
     tasks = {*config.tasks, *vocabulary["tasks"]}
     settings = {setting for task in config.tasks.values() for setting in task["settings"]} | set(vocabulary["settings"])
     runs = {*config.runs, *vocabulary["runs"]}
-    published = _published_models(config, spec, shown)
+    published = _published_models(config, spec, shown, vocabulary)
     columns = spec.get("columns", [])
     for index, column in enumerate(columns):
         check_known(column["task"], tasks, f"{shown}, columns[{index}].task", "task")
@@ -171,15 +198,13 @@ def _check_column(config: Config, column: dict, where: str) -> None:
             check_known(code, allowed, f"{where}.{key}", f"language of {column['task']}")
 
 
-def _published_models(config: Config, spec: dict, shown: str) -> set[str]:
+def _published_models(config: Config, spec: dict, shown: str, announced: dict[str, list[str]]) -> set[str]:
     """The models of which the item's file of published numbers has one."""
     if "published" not in spec:
         return set()
-    path = config.root / spec["published"]
-    if not path.is_file():
+    if not (config.root / spec["published"]).is_file():
         raise UserError(f"{shown}, published: {spec['published']}: no such file")
-    with open(path, encoding="utf-8", newline="") as file:
-        return {row["model"] for row in csv.DictReader(file)}
+    return printed_models(config, spec["published"], announced)
 
 
 def read_announced(root: Path) -> dict[str, list[str]]:

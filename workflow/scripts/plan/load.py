@@ -24,6 +24,7 @@ from plan.claimed import select_claims
 from plan.config import COMMAND_LINE, Config
 from plan.datasets import load_datasets, load_languages
 from plan.needs import needs
+from plan.objectives import OBJECTIVE_DATA
 from plan.runs import absent, not_here, resolve_run, without_nulls
 from plan.schemas import Schemas
 from plan.seeds import pretrain_seed
@@ -144,6 +145,8 @@ def _read_runs(root: Path, schemas: Schemas) -> dict[str, dict]:
             run = deep_merge(base, {key: value for key, value in run.items() if key != "extends"})
         kind = _schema_of_run(run, shown[name])
         runs[name] = without_nulls(_named(_overridden(run, shown[name]), shown[name], schemas, kind))
+        for index, objective in enumerate(runs[name].get("objectives", [])):
+            check_known(objective["name"], OBJECTIVE_DATA, f"{shown[name]}, objectives[{index}].name", "objective")
     return runs
 
 

@@ -109,9 +109,7 @@ def read_content(path: Path, scale: str | None) -> dict:
     except FileNotFoundError:
         raise UserError(f"{path}: no such score file; run its score job") from None
     except ValueError as error:
-        raise UserError(
-            f"{path}: not a usable score file ({error}); a diverged run has no score: mend it and score again"
-        ) from None
+        raise UserError(f"{path}: not a usable score file ({error}); delete the file and score again") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected one JSON object; delete the file and score again")
     check_seal(content, path, "delete the file and score again")

@@ -1,0 +1,56 @@
+"""Checks of config/published/*/*.csv, the numbers that papers print: a typing mistake there must not print as `--`."""
+
+from __future__ import annotations
+
+import csv
+
+from common.errors import UserError
+from common.yamlfiles import check_known
+from plan.config import Config
+
+MODELS_TSV = "config/published/models.tsv"
+
+# What papers print beside what tasks are called and measure here.
+TASKS = ("", "average", "tatoeba-14", "tatoeba-36", "xtreme-7", "xtreme-9")
+METRICS = (
+    "aer", "average", "best-layer", "em", "flops", "flops-added", "gap", "params", "speedup", "training-steps",
+)  # fmt: skip
+SETTINGS = ("", "from-scratch")
+LANGUAGES = ("", "avg", "en-xx", "total", "xx-en")
+
+
+def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -> set[str]:
+    """The models of which a file has numbers, when its rows name what exists."""
+    with open(config.root / file, encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    known = _known(config, announced)
+    for line, row in enumerate(rows, start=2):
+        for column, names in known.items():
+            if row.get(column) is not None and row[column] not in names:
+                check_known(row[column], names, f"{file}, line {line}, {column}", column)
+        if "value" in row and row["value"] and not _is_number(row["value"]):
+            raise UserError(f"{file}, line {line}, value: {row['value']!r} is no number; mend it, or leave it empty")
+    return {row["model"] for row in rows}
+
+
+def _known(config: Config, announced: dict[str, list[str]]) -> dict[str, set[str]]:
+    """Column -> what may stand in it."""
+    with open(config.root / MODELS_TSV, encoding="utf-8", newline="") as file:
+        models = {row["key"] for row in csv.DictReader(file, delimiter="\t")}
+    tasks = config.tasks.values()
+    pairs = {f"en-{code}" for code in config.languages}
+    return {
+        "model": models,
+        "task": {*config.tasks, *announced["tasks"], *TASKS},
+        "setting": {setting for task in tasks for setting in task["settings"]} | {*announced["settings"], *SETTINGS},
+        "metric": {metric for task in tasks for metric in task["metrics"]} | set(METRICS),
+        "language": {*config.languages, *pairs, *LANGUAGES},
+    }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
