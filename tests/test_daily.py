@@ -155,8 +155,9 @@ def test_what_set_up_lacks_is_one_line(tmp_path, answers, says, what):
 
 
 @pytest.mark.dag
-def test_after_ctrl_c_the_same_line_goes_on(tree):
-    """Without a word of incomplete files: the script is stopped in the middle of its output."""
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+def test_after_ctrl_c_and_a_closed_terminal_the_same_line_goes_on(tree, how):
+    """Without a word of incomplete files, failures or locks: the script is stopped in the middle of its output."""
     script = tree / "workflow/scripts/audit.py"
     kept = script.read_text(encoding="utf-8")
     slow = "import pathlib, time; pathlib.Path('results/tables/audit.tex').write_text('half'); time.sleep(60)"
@@ -174,12 +175,16 @@ def test_after_ctrl_c_the_same_line_goes_on(tree):
         deadline = time.monotonic() + 300
         while not half.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
-        os.killpg(running.pid, signal.SIGINT)
-        running.communicate(timeout=300)
+        os.killpg(running.pid, how)
+        _, said = running.communicate(timeout=300)
     finally:
         running.kill()
         script.write_text(kept, encoding="utf-8")
     assert running.returncode != 0
+    assert said.decode().splitlines()[-1] == terminal.STOPPED and "failed" not in said.decode()
+    state = events.read_state(tree / events.EVENTS)
+    assert (state.ended, state.failed, state.running) == ("stopped", [], {})
+    assert not [*(tree / ".snakemake/locks").glob("*.lock")]
     done = plainly(tree, *call)
     assert done.returncode == 0, done.stderr
     assert "IncompleteFiles" not in done.stderr and half.read_text() != "half"
@@ -274,13 +279,17 @@ def test_what_a_run_does_can_be_read_from_its_events(watch, tmp_path):
     assert "pretrain, which nobody has measured here yet" in shown
 
 
-def test_a_run_that_is_finished_says_what_to_open():
+def test_a_run_that_is_finished_says_what_to_open_and_one_that_was_killed_to_unlock(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "LOCKS", tmp_path)
     state = events.State(scale="mini", totals={"make_site": 1}, done={"make_site": 1}, ended="done")
     said = status.heading(state, False, 0.0)
     assert said == "Scale mini: 1 of 1 jobs done; it is finished. Open: results/index.html (make open)."
     state.ended = "stopped"
+    again = "; it was stopped. Nothing runs now; the same command again goes on from there."
+    assert status.heading(state, False, 0.0).endswith(again)
+    (tmp_path / "0.input.lock").touch()
     assert status.heading(state, False, 0.0).endswith(
-        "; it was stopped. Nothing runs now; " + "the same command again goes on from there."
+        "the same command again, after `make unlock`, goes on from there."
     )
 
 

@@ -27,6 +27,7 @@ from watch.events import (
     time_words,
 )
 
+LOCKS = Path(".snakemake/locks")
 MOST = 12  # running jobs that are shown
 
 
@@ -43,6 +44,11 @@ def alive(state: State) -> bool:
     return True
 
 
+def locked() -> bool:
+    """Did a Snakemake that was killed leave its lock?"""
+    return any(LOCKS.glob("*.lock"))
+
+
 def heading(state: State, going: bool, now: float) -> str:
     words = f"Scale {state.scale}: {state.jobs_done:,} of {state.jobs:,} jobs done"
     if not going:
@@ -50,7 +56,8 @@ def heading(state: State, going: bool, now: float) -> str:
             shown = "results/index.html (make open)" if "make_site" in state.totals else f"results/{state.scale}/"
             return f"{words}; it is finished. Open: {shown}."
         how = "it failed" if state.ended == "failed" else "it was stopped"
-        return f"{words}; {how}. Nothing runs now; the same command again goes on from there."
+        unlock = ", after `make unlock`," if locked() else ""
+        return f"{words}; {how}. Nothing runs now; the same command again{unlock} goes on from there."
     left, unknown = seconds_left(state, benchmarked(state.scale, state.totals), now)
     words += f", {len(state.running):,} running, for {time_words(now - state.started)}; {time_words(left)} left"
     return words + (f", and the time of {', '.join(unknown)}, which nobody has measured here yet" if unknown else "")

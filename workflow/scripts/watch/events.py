@@ -75,7 +75,7 @@ class State:
     seconds: dict[str, list[float]] = field(default_factory=dict)  # rule -> of the jobs that ended in this run
     running: dict[int, Job] = field(default_factory=dict)
     failed: list[Job] = field(default_factory=list)
-    ended: str = ""  # "done" or "failed"
+    ended: str = ""  # "done", "failed" or "stopped"
     most_running: int = 1
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -94,6 +94,8 @@ class State:
         elif kind == "fail" and (job := self.running.pop(event["id"], None)):
             job.command = event.get("command", "")
             self.failed.append(job)
+        elif kind == "stop":
+            self.running.pop(event["id"], None)
         elif kind == "end":
             self.ended = event["how"]
 

@@ -13,12 +13,14 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from common.yamlfiles import did_you_mean
@@ -28,6 +30,7 @@ EVERY = 60.0  # seconds between two lines where nobody looks at a terminal
 WIDTH = 24  # of the bar
 MOST_CAUSES = 3  # of failed jobs that are said at the end
 OURS = ("run_info", "job_finished", "progress", "resources_info")
+STOPPED = "It was stopped; the same command again goes on from there."
 CHATTER = ("Select jobs to execute", "Execute ")  # as often as a job begins
 
 
@@ -51,6 +54,7 @@ class Watch:
         self.state, self.known = State(), {}
         self.lock = threading.RLock()
         self.over = threading.Event()
+        self.stopped = False  # by a signal: what its jobs then say is no failure
         self.causes: list[str] = []  # of the jobs that failed
         self.last: str | None = None  # what is printed at the very end
         self.shown = 0.0
@@ -97,8 +101,24 @@ class Watch:
         self._keep({"event": "run", "scale": self.scale, **here, "totals": totals})
         self._print(summary(totals))
         self.shown = time.monotonic()
+        self._heed_signals()
         threading.Thread(target=self._tick, daemon=True).start()
         atexit.register(self.close)
+
+    def _heed_signals(self) -> None:
+        """Remember that somebody stopped it, then do what Snakemake does. A closed terminal, which it does not heed and
+        which would leave its lock, is taken for a Ctrl-C; not where nohup has it ignored."""
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        if handlers[signal.SIGHUP] == signal.SIG_DFL:
+            handlers[signal.SIGHUP] = handlers[signal.SIGINT]
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self.stopped = True
+            handlers[signal.Signals(number)](number, frame)
+
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, stop)
 
     def _keep(self, event: dict[str, Any]) -> None:
         event["time"] = time.time()
@@ -107,6 +127,10 @@ class Watch:
             file.write(json.dumps(event) + "\n")
 
     def _fail(self, said: dict[str, Any]) -> None:
+        if self.stopped:
+            self._keep({"event": "stop", "id": said["jobid"]})
+            self._say_last(STOPPED)
+            return
         failed = len(self.state.failed)
         self._keep({"event": "fail", "id": said["jobid"], "command": str(said.get("shellcmd") or "")})
         for job in self.state.failed[failed:]:
@@ -159,8 +183,9 @@ class Watch:
         with self.lock:
             self._clear()
             done = not self.state.failed and self.state.jobs_done == self.state.jobs
+            how = "done" if done else "failed" if self.state.failed and not self.stopped else "stopped"
             with contextlib.suppress(OSError):  # no disk, or the folder is gone
-                self._keep({"event": "end", "how": "done" if done else "failed" if self.state.failed else "stopped"})
+                self._keep({"event": "end", "how": how})
 
 
 def summary(totals: dict[str, int]) -> str:
