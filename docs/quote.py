@@ -1,4 +1,5 @@
-"""Write the reference scores into the pages that quote them: tables, costs, claims in quotation, and README's picture.
+"""Write the reference scores into the pages that quote them: tables, costs, differences, claims in quotation,
+and README's picture.
 
     python docs/quote.py
 
@@ -14,9 +15,11 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow/scripts"))
 
+import compare  # noqa: E402
 from common.atomic import write_text  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from plan.load import load_config  # noqa: E402
+from plan.needs import canonical_run  # noqa: E402
 from plan.runs import with_ancestors  # noqa: E402
 from report.context import load_context  # noqa: E402
 from report.figure_style import save  # noqa: E402
@@ -34,6 +37,30 @@ TABLES = {  # page -> scale, table
         ("mini", "parallax/tasks-retrieval"),
         ("mini", "parallax/xlm-e-study"),
     ],
+}
+# Pages -> scale, and the columns and rows of a table of differences as `make compare` prints them.
+DIFFERENCES = {
+    "docs/real-results.md": (
+        "real",
+        {
+            "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
+            "WikiANN": ("wikiann-ner", "cross-lingual-transfer", "f1"),
+            "TyDiQA": ("tydiqa-goldp", "cross-lingual-transfer", "f1"),
+            "alignment, error": ("word-alignment", "zero-shot-retrieval", "error-rate"),
+            "Tatoeba": ("tatoeba", "zero-shot-retrieval", "accuracy"),
+            "FLORES": ("flores", "zero-shot-retrieval", "accuracy"),
+        },
+        {
+            "PPA less mbert, its start": ("ppa-250k", "mbert"),
+            "PPA less xlm-r": ("ppa-250k", "xlm-r"),
+            "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
+            "XLM less xlm-r": ("xlm", "xlm-r"),
+            "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
+            "XLM-E less XLM": ("xlm-e-base", "xlm"),
+            "ERNIE-M less XLM": ("ernie-m-base", "xlm"),
+            "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
+        },
+    )
 }
 COSTS = {"docs/real-results.md": "real"}  # page -> scale
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
@@ -82,6 +109,25 @@ def costs_of(scale: str) -> str:
     return "\n".join(lines)
 
 
+def differences_of(scale: str, columns: dict[str, tuple], rows: dict[str, tuple]) -> str:
+    """Mean difference of two runs and half of its interval, over the pre-trainings that both have."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    folder = REPOSITORY / "reference/scores" / scale
+    runs = sorted({run for pair in rows.values() for run in pair})
+    scores = {run: compare.scores_of(config, folder / canonical_run(config, run)) for run in runs}
+    lines = [f"| difference | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for label, (run, than) in rows.items():
+        found = [compare.difference(scores[than][key], scores[run][key]) for key in columns.values()]
+        lines.append(f"| {label} | {' | '.join(f'{signed(value)} ± {half:.1f}' for value, half, _ in found)} |")
+    return "\n".join(lines)
+
+
+def signed(value: float) -> str:
+    """+1.2, −1.2 with a minus sign of its own, and 0.0 without a sign."""
+    shown = f"{value:+.1f}"
+    return "0.0" if shown[1:] == "0.0" else shown.replace("-", "−")
+
+
 def with_table(text: str, table: str, page: str) -> str:
     head = table.partition("\n")[0]
     found = re.findall(rf"^{re.escape(head)}\n(?:\|.*\n)+", text, re.MULTILINE)
@@ -114,6 +160,8 @@ def renewed(page: str) -> str:
         text = with_table(text, table_of(scale, item), page)
     if page in COSTS:
         text = with_table(text, costs_of(COSTS[page]), page)
+    if page in DIFFERENCES:
+        text = with_table(text, differences_of(*DIFFERENCES[page]), page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
 
 
