@@ -390,6 +390,14 @@ def test_the_command_line_is_named_when_it_is_wrong(tree):
     assert "did you mean 'small'?" in message(tree, scale="smal")
 
 
+def test_a_call_in_another_folder_and_a_file_with_another_ending_are_told(tree, tmp_path):
+    with pytest.raises(UserError, match=r"config/config.yaml: no such file; call it in the repository's folder, or"):
+        load_config(tmp_path / "elsewhere")
+    (tree / "config/runs/mine.yml").write_text("name: mine\nextends: xlm\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"config/runs/mine.yml: is not read; call it mine.yaml, or take it out"):
+        load_config(tree)
+
+
 def test_a_task_without_a_module_is_told_before_any_training(tree):
     text = (tree / "config/tasks/xnli.yaml").read_text(encoding="utf-8").replace("task: xnli\n", "task: xnly\n")
     (tree / "config/tasks/xnly.yaml").write_text(text, encoding="utf-8")

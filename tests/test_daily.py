@@ -368,6 +368,18 @@ def test_a_scale_that_extends_smoke_keeps_its_warning(repository, tmp_path):
     assert "mean nothing" in what_this_is(config)
 
 
+def test_a_run_whose_changes_a_scale_overrides_is_told(repository, tmp_path):
+    """It would be planned as its parent, and nobody would know why."""
+    shutil.copytree(repository / "config", tmp_path / "config")
+    run = "name: mine\nextends: xlm\noptimizer: {peak_lr: 1.0e-3}\nschedule: {warmup_steps: 123}\n"
+    (tmp_path / "config/runs/mine.yaml").write_text(run)
+    words = what_this_is(load_config(tmp_path, {"runs": ["mine", "xlm", "ernie-m-base"]}))
+    assert "mine is xlm here, and is not trained again" in words and words.count(" here, and") == 1
+    assert "config/scales/mini.yaml, run_overrides." in words
+    (tmp_path / "config/runs/mine.yaml").write_text(run + "objective_overrides: {tlm: {weight: 2.0}}\n")
+    assert " here, and" not in what_this_is(load_config(tmp_path, {"runs": ["mine"]}))
+
+
 def test_a_run_that_nothing_shows_is_told(repository):
     """It would be trained, and never evaluated."""
     words = what_this_is(load_config(repository, {"runs": ["xlm-r", "alm"]}))

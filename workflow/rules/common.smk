@@ -32,7 +32,6 @@ import plan.seeds
 import plan.translators
 import plan.words
 from common.errors import UserError
-from common.yamlfiles import read_yaml
 from watch.python import wrong_python
 from watch.terminal import Watch
 
@@ -44,9 +43,9 @@ warnings.filterwarnings(
     "ignore", message="coroutine 'InputFiles._predicated_size_files"
 )
 
-# Snakemake reads it as it is; what is no YAML, or too deep for it, is told in one line before.
+# Snakemake reads it as it is, and without a message of ours.
 try:
-    read_yaml("config/config.yaml")
+    plan.load.read_settings(Path("."))
 except UserError as error:
     raise WorkflowError(str(error)) from None
 

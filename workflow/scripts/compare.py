@@ -149,9 +149,8 @@ def main() -> None:
         raise UserError(f"--scores {arguments.scores}: has no folder {folders[1].name}; give that of the runs' folders")
     scores = [scores_of(config, folders[0]), scores_of(config, folders[1], of_today=not arguments.scores)]
     if not any(scores):
-        raise UserError(
-            f"{folders[0]} and {folders[1]}: no scores yet; those of reference/: CONFIG=scores_from=reference"
-        )
+        shown = " and ".join(map(str, dict.fromkeys(folders)))
+        raise UserError(f"{shown}: no scores yet; those of reference/: CONFIG=scores_from=reference")
     differing = differences(*(resolve_run(config, name) for name in names))
     print(f"Scale {config.scale_name}. What differs of the runs:\n")
     print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")

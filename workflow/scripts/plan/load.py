@@ -38,7 +38,7 @@ def load_config(
     """Read and check config/**; `overrides` replace keys of `path` (the command line's `--config key=value`)."""
     root = Path(root)
     schemas = Schemas(root / "config/schemas")
-    settings = read_yaml(root / path, str(path))
+    settings = read_settings(root, path)
     schemas.check(settings, "config", str(path))
     overrides = {key: _typed(value) for key, value in (overrides or {}).items()}
     if overrides:
@@ -89,6 +89,13 @@ def load_config(
     return config
 
 
+def read_settings(root: Path, path: str | Path = "config/config.yaml") -> Any:
+    """What is no YAML, or too deep for it, and a call in another folder are told in one line."""
+    if not (root / "config").is_dir():
+        raise UserError(f"{path}: no such file; call it in the repository's folder, or give Snakemake -d FOLDER")
+    return read_yaml(root / path, str(path))
+
+
 def _typed(value: Any) -> Any:
     """Snakemake reads `--config seeds=[1,2]` as a list of texts, and null as a text: give them their types back."""
     if isinstance(value, dict):
@@ -111,6 +118,9 @@ def changed_settings(config: Config, path: str | Path = "config/config.yaml") ->
 
 
 def _names(folder: Path) -> list[str]:
+    if other := sorted(folder.glob("*.yml")):
+        shown = "/".join(other[0].parts[-3:])
+        raise UserError(f"{shown}: is not read; call it {other[0].stem}.yaml, or take it out of the folder")
     return sorted(path.stem for path in folder.glob("*.yaml") if not path.name.startswith("."))
 
 

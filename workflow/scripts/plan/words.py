@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.needs import canonical_runs
+from plan.recipes import recipe_of
+from plan.runs import hash_of
 
 
 def described(scale: dict) -> str:
@@ -19,6 +22,11 @@ def what_this_is(config: Config) -> str:
     if unseen := runs_without_a_row(config):
         them = "it" if len(unseen) == 1 else "them"
         words += f" No table or figure shows {', '.join(unseen)}, so nothing evaluates {them}: make new-table."
+    for run, parent in runs_that_are_their_parent(config).items():
+        words += (
+            f" {run} is {parent} here, and is not trained again: what it changes is nothing, or has another value in "
+            f"config/scales/{config.scale_name}.yaml, run_overrides."
+        )
     if config.scale_name == "paper":
         return words
     if config.has_world and not config.scale.get("warning"):
@@ -30,6 +38,21 @@ def runs_without_a_row(config: Config) -> list[str]:
     """Of the runs that were asked for by name: they are trained, and their scores would be nobody's."""
     asked = config.settings.get("runs") or "all"
     return [] if asked == "all" else sorted(set(asked) - set(canonical_runs(config)))
+
+
+def runs_that_are_their_parent(config: Config) -> dict[str, str]:
+    """Of the runs that were asked for by name: they extend another, and a scale's own values leave no difference."""
+    asked = config.settings.get("runs") or "all"
+    found = {}
+    for run in [] if asked == "all" else asked:
+        parent = read_yaml(config.root / f"config/runs/{run}.yaml", f"config/runs/{run}.yaml").get("extends")
+        if (
+            parent
+            and hash_of(config, run) == hash_of(config, parent)
+            and recipe_of(config, run) == recipe_of(config, parent)
+        ):
+            found[run] = parent
+    return found
 
 
 def named_targets(config: Config) -> list[str]:
