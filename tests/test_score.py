@@ -153,7 +153,11 @@ def test_by_hand_on_xtreme_files(mirror, repository, tmp_path, task, folder, exp
     gold, predictions = (mirror / MOCK / kind / folder / "test-de.tsv" for kind in ("labels", "predictions"))
     out = tmp_path / "score.json"
     command = [sys.executable, script, "--task", task, "--language", "de", "--gold", gold]
-    subprocess.run([*command, "--predictions", predictions, "--out", out], check=True)
+    said = subprocess.run(
+        [*command, "--predictions", predictions, "--out", out], check=True, capture_output=True, text=True
+    )
+    for one in json.loads(out.read_text())["scores"]:
+        assert f"de {one['metric']} {one['value']:.2f} of {one['n']} items" in said.stdout
     values = {entry["metric"]: entry["value"] for entry in json.loads(out.read_text())["scores"]}
     assert values == pytest.approx(expected, abs=1e-3)
     subprocess.run([*command, "--predictions", gold, "--out", out], check=True)

@@ -37,7 +37,10 @@ FROM_PREDICTIONS = ("run", "task", "setting", "seed", "pretrain_seed", "scale", 
 
 def main() -> None:
     args = parse_arguments()
-    write_sealed(args.out, score_folder(args) if args.recipe else score_file(args))
+    content = score_folder(args) if args.recipe else score_file(args)
+    write_sealed(args.out, content)
+    for one in [] if args.recipe else content["scores"]:  # by hand
+        print(f"{one['language']} {one['metric']} {one['value']:.2f} of {one['n']} items (chance {one['chance']:.2f})")
 
 
 def parse_arguments() -> SimpleNamespace:
