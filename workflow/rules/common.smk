@@ -67,16 +67,30 @@ except UserError as error:
     raise WorkflowError(str(error)) from None
 
 SCALE = PLAN.scale_name
+
+
+def cores_given():
+    return workflow.resource_settings.cores
+
+
+def is_dry_run():
+    return workflow.dryrun
+
+
+def says_no_rules():
+    return Quietness.RULES in (workflow.output_settings.quiet or ())
+
+
 if workflow.is_main_process:
     if not workflow.deployment_settings.deployment_method and (wrong := wrong_python()):
         raise WorkflowError(wrong)
     logger.addFilter(
         Watch(
             SCALE,
-            cores=lambda: workflow.resource_settings.cores,
-            dryrun=lambda: workflow.dryrun,
+            cores=cores_given,
+            dryrun=is_dry_run,
             targets=plan.words.named_targets(PLAN),
-            quiet=lambda: Quietness.RULES in (workflow.output_settings.quiet or ()),
+            quiet=says_no_rules,
         )
     )
     print(plan.words.what_this_is(PLAN), file=sys.stderr)

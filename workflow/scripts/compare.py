@@ -26,14 +26,13 @@ from plan.evidence import evidence, is_current, stale, trainings_of
 from plan.kept import kept_config
 from plan.needs import canonical_run
 from plan.runs import hash_of, resolve_run
-from plan.seeds import pretrain_seed
-from report.intervals import quantile_of_t
+from plan.seeds import by_training
+from report.intervals import FEWEST_TRAININGS, quantile_of_t
 from report.scores import ENGLISH, group_paths, load_results, read_content
 from report.trainings import Training, read_training
 
 Key = tuple[str, str, str]  # task, setting, metric
 CURVE = "-by-"  # in the name of a metric of one layer or one update
-FEWEST = 3  # pre-trainings: below, a deviation says nothing
 OWN = ("name", "paper")  # keys that differ in every run
 
 
@@ -69,8 +68,8 @@ def outdated(config: Config, path: Path) -> bool:
 
 def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, dict[int, float]]:
     """Of every task, setting and metric, by pre-training, the mean over the languages other than English and over the
-    fine-tunings of that pre-training, which are no further evidence of the method."""
-    found: dict[Key, dict[int, list[float]]] = {}
+    fine-tunings of that pre-training."""
+    found: dict[Key, dict[int, float]] = {}
     paths = sorted(folder.glob("*/*/seed-*.json"))
     if config.from_reference:  # it may hold a part of a study that is not finished
         paths = [path for path in paths if int(path.stem.removeprefix("seed-")) in config.seeds]
@@ -83,10 +82,8 @@ def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, 
         for metric in sorted(metric for metric in metrics if CURVE not in metric):
             languages = results.languages(metric)
             others = [language for language in languages if language != ENGLISH] or languages
-            of_training = found.setdefault((task, setting, metric), {})
-            for seed, value in results.average_values(others, metric).items():
-                of_training.setdefault(pretrain_seed(config, seed, run), []).append(value)
-    return {key: {training: statistics.fmean(of) for training, of in own.items()} for key, own in found.items()}
+            found[task, setting, metric] = by_training(config, run, results.average_values(others, metric))
+    return found
 
 
 def difference(a: dict[int, float], b: dict[int, float]) -> tuple[float, float | None, int]:
@@ -95,7 +92,7 @@ def difference(a: dict[int, float], b: dict[int, float]) -> tuple[float, float |
     each = [b[seed] - a[seed] for seed in seeds]
     if not each:
         return math.nan, None, 0
-    if len(each) < FEWEST:
+    if len(each) < FEWEST_TRAININGS:
         return statistics.fmean(each), None, len(each)
     half = quantile_of_t(0.95, len(each) - 1) * statistics.stdev(each) / math.sqrt(len(each))
     return statistics.fmean(each), half, len(each)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from statistics import fmean
 
 from plan.config import Config
 
@@ -22,6 +23,14 @@ def pretrain_seed(config: Config, seed: int, run: str | None = None) -> int:
 def pretrain_seeds(config: Config) -> list[int]:
     """The pre-trainings that the seeds of evaluation stand on."""
     return sorted({pretrain_seed(config, seed) for seed in config.seeds})
+
+
+def by_training(config: Config, run: str, by_seed: Mapping[int, float]) -> dict[int, float]:
+    """Pre-training -> the mean over its fine-tunings, which are no further evidence of the method."""
+    found: dict[int, list[float]] = {}
+    for seed, value in by_seed.items():
+        found.setdefault(pretrain_seed(config, seed, run), []).append(value)
+    return {training: fmean(values) for training, values in found.items()}
 
 
 def first_seed(config: Config, seed: int, run: str | None = None) -> int:

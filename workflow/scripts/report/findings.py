@@ -17,7 +17,7 @@ from plan.claims import ENGLISH, Link, Measure, Side
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
 from plan.runs import lineage
-from plan.seeds import pretrain_seed
+from plan.seeds import by_training
 from report.comparison_cells import at_scale, flops_of_ours
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of
@@ -182,11 +182,9 @@ def reached(evidence: Evidence, run: str, task: Task) -> Reached | None:
     seeds = set.intersection(*(set(values.by_seed) for _, _, values in parts))
     if not seeds:
         return None
-    of_training: dict[int, list[float]] = {}
-    for seed in seeds:
-        value = sum(weight * values.by_seed[seed] for weight, _, values in parts)
-        of_training.setdefault(pretrain_seed(evidence.config, seed, run), []).append(value)
-    return Reached(fmean(map(fmean, of_training.values())), len(of_training))
+    by_seed = {seed: sum(weight * values.by_seed[seed] for weight, _, values in parts) for seed in seeds}
+    of_training = by_training(evidence.config, run, by_seed)
+    return Reached(fmean(of_training.values()), len(of_training))
 
 
 def find(tables: Mapping[str, dict], config: Config, scores: Path, trainings: Path) -> Findings | None:
