@@ -11,9 +11,9 @@ import pytest
 import compile_document
 import made_up
 import make_document
-import plot_figure
 from common.errors import UserError
 from report.context import Context, load_context
+from report.figure_style import save
 from report.figures import draw
 from report.ledger import AGREED, summary_lines
 from report.table_latex import render_latex
@@ -35,7 +35,7 @@ def make_all(repository: Path, root: Path, context) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_latex(table), encoding="utf-8")
     figure = draw(figure_spec, context)
-    plot_figure.save(figure, root / f"figures/{FIGURE}.pdf", "pdf")
+    save(figure, root / f"figures/{FIGURE}.pdf", "pdf")
     plt.close(figure)
     out, missing = root / "tables/all.tex", root / "tables/missing.tex"
     listed = make_document.list_missing(items, context)

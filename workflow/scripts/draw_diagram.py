@@ -23,7 +23,7 @@ from engine.config import RunConfig
 from plan.runs import resolve_run
 from plan.translators import FROM_WEIGHTS, resolve_translator
 from report.context import Context, add_context_arguments, load_context
-from report.figure_style import STYLE, save, title_of
+from report.figure_style import STYLE, add_output_arguments, save_both, title_of
 from report.objective_trace import MASK, SPECIALS, VOCABULARY, Output, Part, Pass, Trace, trace_head, trace_objective
 from report.table_spec import load_spec
 
@@ -338,15 +338,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--spec", required=True, type=Path, help="config/figures/<paper>/<item>.yaml with `diagram`")
     add_context_arguments(parser)
-    parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")
-    parser.add_argument("--out-png", required=True, type=Path, help="the same as pixels")
+    add_output_arguments(parser)
     args = parser.parse_args()
     spec = load_spec(args.spec)
     context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
     figure = draw(spec, context)
-    save(figure, args.out_pdf, "pdf")
-    save(figure, args.out_png, "png")
-    plt.close(figure)
+    save_both(figure, args)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,16 @@ from matplotlib.lines import Line2D
 
 from common.errors import run_main
 from report.context import Context, add_context_arguments, load_context
-from report.figure_style import COLOURS, MARKERS, SIZE_INCHES, STYLE, dress, nothing_to_draw, save
+from report.figure_style import (
+    COLOURS,
+    MARKERS,
+    SIZE_INCHES,
+    STYLE,
+    add_output_arguments,
+    dress,
+    nothing_to_draw,
+    save_both,
+)
 from report.ledger import Line, lines_of, read_ledger
 from report.table_spec import load_spec
 
@@ -85,15 +94,12 @@ def main() -> None:
     parser.add_argument("--spec", required=True, type=Path, help="config/figures/<paper>/<item>.yaml with `effects`")
     add_context_arguments(parser)
     parser.add_argument("--ledger", required=True, type=Path, help="ledger.json of make_ledger")
-    parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")
-    parser.add_argument("--out-png", required=True, type=Path, help="the same as pixels")
+    add_output_arguments(parser)
     args = parser.parse_args()
     spec = load_spec(args.spec)
     context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
     figure = draw(spec, read_ledger(args.ledger, context.scale), context)
-    save(figure, args.out_pdf, "pdf")
-    save(figure, args.out_png, "png")
-    plt.close(figure)
+    save_both(figure, args)
 
 
 if __name__ == "__main__":

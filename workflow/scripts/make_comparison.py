@@ -34,6 +34,7 @@ from report.comparison_words import (
 from report.comparisons import build
 from report.context import add_context_arguments, item_name, label, load_context
 from report.table_spec import load_spec
+from report.table_text import markdown_line
 from report.table_words import MISSING
 
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
@@ -196,13 +197,16 @@ def render_csv(comparison: Comparison) -> str:
 
 
 def render_markdown(comparison: Comparison) -> str:
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
-
     notes = Notes()
     header, body = rows_of(comparison, notes)
     name = f"**{item_name(comparison.spec, comparison.context)}.** {comparison.spec['title']}."
-    lines = [f"{name} {caption_words(comparison)}", "", line(header), line(["---"] * len(header)), *map(line, body)]
+    lines = [
+        f"{name} {caption_words(comparison)}",
+        "",
+        markdown_line(header),
+        markdown_line(["---"] * len(header)),
+        *map(markdown_line, body),
+    ]
     told = [f"<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
     return "\n".join(lines) + "\n" + "".join(f"\n{text}\n" for text in [*notes_of(comparison), *told])
 

@@ -26,7 +26,7 @@ from report.context import (
 )
 from report.figures import missing_lines
 from report.scores import group_paths
-from report.table_spec import AVERAGE, GAP, OTHERS, paper_names, read_rows
+from report.table_spec import AVERAGE, GAP, OTHERS, item_key, paper_names, read_rows
 from report.tables import Table, build
 
 SUMMARY = "parallax/summary"  # opens the document
@@ -265,12 +265,12 @@ def render_document(
     names = paper_names(context.root)
     lines = ["% written by make_document.py; compile with pdflatex in this folder", PREAMBLE, r"\begin{document}"]
     lines.append(render_front(context, description, items, sections))
-    summary = [spec for spec, _ in items.tables if key(spec) == SUMMARY]
+    summary = [spec for spec, _ in items.tables if item_key(spec) == SUMMARY]
     for spec in summary:
-        lines += ["", r"\clearpage", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
+        lines += ["", r"\clearpage", rf"\input{{{relative(tables_root / item_key(spec), out)}}}"]
     papers: dict[str, list[tuple[str, dict]]] = {}
     for spec, _ in items.tables:
-        if key(spec) != SUMMARY:
+        if item_key(spec) != SUMMARY:
             papers.setdefault(spec["paper"], []).append(("table", spec))
     for spec in items.figures:
         papers.setdefault(spec["paper"], []).append(("figure", spec))
@@ -283,10 +283,10 @@ def render_document(
         for kind, spec in of_paper:
             if kind == "table":
                 # a table's caption would stand right below the notes of the one before
-                lines += [r"\bigskip", rf"\input{{{relative(tables_root / key(spec), out)}}}"]
+                lines += [r"\bigskip", rf"\input{{{relative(tables_root / item_key(spec), out)}}}"]
             else:
                 lines.append(r"\ifdefined\itemheading\itemheading\global\let\itemheading\undefined\fi")
-                lines += figure_lines(spec, context, relative(figures_root / f"{key(spec)}.pdf", out))
+                lines += figure_lines(spec, context, relative(figures_root / f"{item_key(spec)}.pdf", out))
     for title, _, path in sections:
         lines += ["", r"\clearpage", rf"\phantomsection\label{{section:{title}}}"]
         lines.append(rf"\input{{{relative(path.with_suffix(''), out)}}}")
@@ -332,10 +332,6 @@ def figure_lines(spec: dict, context: Context, path: str) -> list[str]:
     ]
 
 
-def key(spec: dict) -> str:
-    return f"{spec['paper']}/{spec['item']}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add_context_arguments(parser)
@@ -358,7 +354,7 @@ def main() -> None:
             )
         table_specs = {name: spec for name, spec in table_specs.items() if name in wanted}
         figure_specs = {name: spec for name, spec in figure_specs.items() if name in wanted}
-    ordered = sorted(table_specs.values(), key=lambda spec: (key(spec) != SUMMARY, key(spec)))
+    ordered = sorted(table_specs.values(), key=lambda spec: (item_key(spec) != SUMMARY, item_key(spec)))
     items = Items(
         [(spec, None if "compare" in spec else build(spec, context)) for spec in ordered],
         [spec for _, spec in sorted(figure_specs.items())],

@@ -42,7 +42,7 @@ from report.ledger import (
 from report.page_script import SCRIPT
 from report.scores import BY_UPDATE, LESS_IS_BETTER, group_paths, read_content
 from report.table_html import file_list, html_table
-from report.table_spec import SCALE_LANGUAGES, paper_names, read_rows
+from report.table_spec import SCALE_LANGUAGES, item_key, paper_names, read_rows
 from report.table_words import MISSING
 from report.tables import build, column_setting
 from report.trainings import Points, Training, read_training
@@ -95,14 +95,12 @@ class Section:
 # --- tables and figures ---------------------------------------------------------------------------------------------
 
 
-def key(spec: dict) -> str:
-    return f"{spec['paper']}/{spec['item']}"
-
-
 def in_order(specs: Mapping[str, dict], names: Mapping[str, str]) -> list[dict]:
     """By paper as papers.tsv has them, this project's own first; the summary opens."""
     papers = ["parallax", *(name for name in names if name != "parallax")]
-    return sorted(specs.values(), key=lambda spec: (papers.index(spec["paper"]), key(spec) != SUMMARY, key(spec)))
+    return sorted(
+        specs.values(), key=lambda spec: (papers.index(spec["paper"]), item_key(spec) != SUMMARY, item_key(spec))
+    )
 
 
 def by_paper(specs: Iterable[dict]) -> dict[str, list[dict]]:
@@ -141,7 +139,7 @@ def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Sectio
             lines += [
                 f'<details class="item"{opened}><summary>{title} <span class="quiet">{text(told)}</span></summary>',
                 render_table(table).rstrip("\n"),
-                f'<p class="again">Made again by {code(f"make table T={key(spec)} SCALE={context.scale}")}.</p>',
+                f'<p class="again">Made again by {code(f"make table T={item_key(spec)} SCALE={context.scale}")}.</p>',
                 "</details>",
             ]
             parts.append((names[paper], *part))
@@ -177,7 +175,7 @@ def figures_section(specs: Sequence[dict], context: Context, folder: Path, out: 
 
 def figure(spec: dict, context: Context, folder: Path, out: Path) -> str:
     """The picture, which is read when a reader comes to it, what it shows in words, and the files that it rests on."""
-    picture = folder / f"{key(spec)}.png"
+    picture = folder / f"{item_key(spec)}.png"
     try:
         width, height = size_of_png(picture)
     except (FileNotFoundError, struct.error):
@@ -416,12 +414,6 @@ def loss_cell(trainings: Sequence[Training]) -> Cell:
         words = f"Loss of {objective} by step: from {first:.2f} to {last:.2f} in {steps} steps, {seeds}."
         parts.append(f"{sparkline(of_seed, words)}{text(objective)}: {first:.2f} to {last:.2f}")
     return Cell("<br>".join(parts))
-
-
-def power(value: float) -> str:
-    """7460000000000 as 7.46e12: what all of a table's costs are told in."""
-    mantissa, _, exponent = f"{value:.2e}".partition("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 def span_of(values: Sequence[float], shown: str = ",.0f") -> str:

@@ -8,11 +8,9 @@ rest are curves by layer or epoch. draw_diagram.py draws those with `diagram`, d
 import argparse
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
 from common.errors import run_main
 from report.context import add_context_arguments, load_context
-from report.figure_style import save
+from report.figure_style import add_output_arguments, save_both
 from report.figures import draw
 from report.table_spec import load_spec
 
@@ -21,15 +19,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--spec", required=True, type=Path, help="config/figures/<paper>/<item>.yaml")
     add_context_arguments(parser)
-    parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")
-    parser.add_argument("--out-png", required=True, type=Path, help="the same as pixels")
+    add_output_arguments(parser)
     args = parser.parse_args()
     spec = load_spec(args.spec)
     context, _, _ = load_context(args.config, args.scale, args.scores_root, args.override)
     figure = draw(spec, context)
-    save(figure, args.out_pdf, "pdf")
-    save(figure, args.out_png, "png")
-    plt.close(figure)
+    save_both(figure, args)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from report import latex
 
 if TYPE_CHECKING:
     from report.audit import Audit, Finding, Misplaced
+from report.table_text import markdown_line
 
 NO_ERROR = ("not an error", "not necessarily an error")
 KINDS = {  # what each kind of errata.csv says of a finding
@@ -165,11 +166,8 @@ def render_latex(audit: Audit, findings: list[Finding], names: Mapping[str, str]
 
 
 def render_markdown(audit: Audit, findings: list[Finding], names: Mapping[str, str]) -> str:
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
-
     def table(header: list[str], rows: list[list[str]]) -> list[str]:
-        return [line(header), line(["---"] * len(header)), *map(line, rows), ""]
+        return [markdown_line(header), markdown_line(["---"] * len(header)), *map(markdown_line, rows), ""]
 
     rows = [
         [item_words(one.item, names), one.row, one.column, one.printed, one.recomputed, one.kind, one.explanation]

@@ -3,6 +3,7 @@
 The same content gives the same bytes: no dates in the files, fixed size and fonts.
 """
 
+import argparse
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -82,6 +83,17 @@ def nothing_to_draw(spec: dict, context: Context, missing: Sequence[tuple[str, .
 
 def seeds_of(number: int) -> str:
     return f"{number} seed{'s' if number > 1 else ''}"
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out-pdf", required=True, type=Path, help="vector picture to write")
+    parser.add_argument("--out-png", required=True, type=Path, help="the same as pixels")
+
+
+def save_both(figure: plt.Figure, args: argparse.Namespace) -> None:
+    save(figure, args.out_pdf, "pdf")
+    save(figure, args.out_png, "png")
+    plt.close(figure)
 
 
 def save(figure: plt.Figure, out: Path, kind: str) -> None:

@@ -131,6 +131,11 @@ def check_keys(where: str, value: object, kind: str, allowed: set[str]) -> None:
         raise UserError(f"{where}: key {key!r} is missing")
 
 
+def item_key(spec: dict) -> str:
+    """`ernie-m/table-01`, by which a table or figure is named and lies in its folder."""
+    return f"{spec['paper']}/{spec['item']}"
+
+
 def load_spec(path: str | Path) -> dict:
     """Read and check one spec."""
     path = Path(path)

@@ -72,28 +72,36 @@ def plain_cell(cell: Cell, column: Column, notes: Notes) -> str:
     return plain(cell.summary, column.decimals) + ("*" if cell.partial else "") + mark
 
 
-def render_markdown(table: Table) -> str:
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
+def markdown_line(cells: list[str]) -> str:
+    return "| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |"
 
+
+def render_markdown(table: Table) -> str:
     titles = [
         f"{column.heading} {column.language}{' ↓' if column.less_is_better else ''}".strip() for column in table.columns
     ]
     words = [f"**{item_name(table.spec, table.context)}.** {table.spec['title']}.", scale_words(table.context)]
-    lines = [" ".join(words), "", line(["model", "source", *titles]), line(["---"] * (2 + len(titles)))]
+    lines = [
+        " ".join(words),
+        "",
+        markdown_line(["model", "source", *titles]),
+        markdown_line(["---"] * (2 + len(titles))),
+    ]
     starred, notes = set(), Notes()
     for group in table.groups:
-        lines.append(line([f"**{group.title}**", *[""] * (1 + len(titles))]))
+        lines.append(markdown_line([f"**{group.title}**", *[""] * (1 + len(titles))]))
         for row in group.rows:
             if row.model is not None:
-                lines.append(line([row.label, "published", *(cell.published or MISSING for cell in row.cells)]))
+                lines.append(
+                    markdown_line([row.label, "published", *(cell.published or MISSING for cell in row.cells)])
+                )
             if row.run is not None:
                 cells = [plain_cell(cell, column, notes) for cell, column in zip(row.cells, table.columns, strict=True)]
                 marks = "".join(f"<sup>{notes.letter(text)}</sup>" for text in row_notes(row, table))
-                lines.append(line([row.label, f"`{row.canonical}`{marks}", *cells]))
+                lines.append(markdown_line([row.label, f"`{row.canonical}`{marks}", *cells]))
                 starred |= {cell.partial for cell in row.cells if cell.partial}
     chance = [MISSING if value is None else f"{value:.1f}" for value in table.chance]
-    lines.append(line(["chance", "", *chance]))
+    lines.append(markdown_line(["chance", "", *chance]))
     lines += [f"\n\\* mean over the languages of this scale: {', '.join(languages)}" for languages in sorted(starred)]
     lines += [f"\n{text}" for text in [*reach_words(table), selection_words(table)] if text]
     lines += [f"\n<sup>{letter}</sup> {text}" for text, letter in notes.letters.items()]
