@@ -1,6 +1,8 @@
 """The study without Snakemake: its steps read what earlier ones make, end in the scores of the plan, and go on."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from common.errors import UserError
 from plan.claimed import all_score_paths
 from plan.load import load_config
 from plan.runs import trained_run
+from trees import copy_tree, snakemake
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -86,6 +89,62 @@ def reads_what_is_there(whole: study.Study) -> set[str]:
 def test_its_steps_are_scripts(whole, repository):
     for script in {step.script for step in whole.steps()}:
         assert (repository / f"workflow/scripts/{script}.py").is_file()
+
+
+# What a rule says aloud and a study leaves to the script: its default.
+DEFAULTS = {
+    "--config": ["config/cleaning.yaml"],
+    "--datasets": ["config/datasets.tsv"],
+    "--lock": ["config/datasets.lock.tsv"],
+    "--max-parallel": ["4"],
+    "--slots-dir": ["results/real/raw/.slots"],
+    "--threads": ["1"],
+}
+
+
+def options_of(words: list[str]) -> dict[str, list[str]]:
+    """Option -> its values in any order, as `--name value` or `--name=value`; one without values is a switch."""
+    found, name = {}, ""
+    for word in words:
+        first, equals, value = word.partition("=")
+        if word.startswith("--"):
+            name = first
+            found.setdefault(name, []).extend([value] if equals else [])
+        else:
+            found.setdefault(name, []).append(word)
+    return {name: sorted(values) for name, values in found.items()}
+
+
+@pytest.mark.dag
+def test_its_commands_are_those_of_the_rules(repository, tmp_path):
+    """A study writes the calls of the rules a second time: a flag that one of them forgets would make other numbers."""
+    tree = copy_tree(repository, tmp_path / "tree")
+    config = load_config(tree, {"scale": "real"})
+    runs = ["ppa-250k", "ernie-m-base", "xlm-align-base", "fast-align"]
+    steps = [*study.Study(config, runs, [1], ["/mirror"], 1).steps()]
+    targets = [file for step in steps for file in step.makes if "/scores/" in file or "/trainings/" in file]
+    words = [
+        "--dry-run",
+        "--printshellcmds",
+        "--config",
+        "scale=real",
+        "mirrors=[/mirror]",
+        "seeds=[1]",
+        "--",
+        *targets,
+    ]
+    planned = snakemake(tree, *words)
+    calls = re.findall(
+        r"python workflow/scripts/(\w+)\.py (.*) > \S+ 2>&1$", planned.stdout + planned.stderr, re.MULTILINE
+    )
+    rules = [(script, options_of(shlex.split(line))) for script, line in calls]
+    own = [(step.script, options_of(step.arguments)) for step in steps]
+    of_rules, of_study = ({(script, *told["--out"]): told for script, told in found} for found in (rules, own))
+    assert of_study.keys() == of_rules.keys() and len(of_study) > 400
+    for step, told in of_study.items():
+        for name, values in of_rules[step].items():
+            assert told.get(name, DEFAULTS.get(name, [])) == values, (step, name)
+        assert told.keys() <= of_rules[step].keys(), step
 
 
 def test_a_step_that_saves_goes_on_and_one_that_fails_is_named(tmp_path, monkeypatch):
