@@ -10,7 +10,17 @@ import pytest
 from plan.code import local_imports
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "workflow/scripts"
-MOST_LINES = {"plan": 320} | dict.fromkeys(("common", "corpus", "training", "report", "billing"), 600)
+MOST_LINES, MOST_OF_THE_PLAN = 600, 320
+# Those that are longer, and how long they may be: a number here goes down, never up.
+LONGER = {
+    "rules/common.smk": 990,
+    "scripts/download.py": 890,
+    "scripts/engine/formats.py": 820,
+    "scripts/engine/data.py": 760,
+    "scripts/make_site.py": 640,
+    "scripts/engine/tokenizer.py": 640,
+    "scripts/build_world.py": 630,
+}
 MOST_LINES_OF_A_FUNCTION = 80
 
 
@@ -97,11 +107,12 @@ def test_beside_the_rooms_lie_scripts_and_no_library():
 
 def test_files_and_functions_are_short_enough_to_be_read_whole():
     long = []
-    for room, most in MOST_LINES.items():
-        for path in (SCRIPTS / room).glob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if text.count("\n") > most:
-                long.append(f"{path.relative_to(SCRIPTS)}: {text.count(chr(10))} lines, at most {most}")
+    for path in [*SCRIPTS.rglob("*.py"), *SCRIPTS.parent.rglob("*.smk")]:
+        name, lines = path.relative_to(SCRIPTS.parent).as_posix(), path.read_text(encoding="utf-8").count("\n")
+        most = LONGER.get(name, MOST_OF_THE_PLAN if name.startswith("scripts/plan/") else MOST_LINES)
+        if lines > most:
+            long.append(f"{name}: {lines} lines, at most {most}")
+        assert name not in LONGER or lines > MOST_LINES, f"{name} is short enough: take it out of LONGER"
     for path in SCRIPTS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             is_function = isinstance(node, ast.FunctionDef)

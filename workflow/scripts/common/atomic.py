@@ -203,6 +203,6 @@ def checksum_of(content: dict) -> str:
 
 
 def check_seal(content: object, path: str | Path, mend: str) -> None:
-    """Sealed content says what it said when it was written. What older versions wrote has no checksum."""
+    """Sealed content says what it said when it was written. What a person wrote by hand has no checksum."""
     if isinstance(content, dict) and CHECKSUM in content and content[CHECKSUM] != checksum_of(content):
         raise UserError(f"{path}: not as it was written (its checksum is another): a damaged disk, or an edit; {mend}")
