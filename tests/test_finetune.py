@@ -21,7 +21,7 @@ import finetune
 import predict
 from common.errors import UserError
 from engine.answers import Question
-from engine.checkpoint import describe_model, load_weights, save_weights
+from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.heads import ClassificationHead, TaggingHead, classify, encode, mean_states, tag
 from engine.model import Encoder
 from engine.optim import AdamW
@@ -280,7 +280,7 @@ def test_an_encoder_that_was_pretrained_without_dropout_is_fine_tuned_with_that_
 
 def test_training_leaves_the_global_generator_as_it_was(tiny):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
-    encoder, _ = finetune.load_encoder(tiny["model"])
+    encoder, _ = load_encoder(tiny["model"])
     train = TrainingRows([[0, 5, 2], [0, 6, 2]] * 20, [[0], [1]] * 20, ["en"] * 40)
     dev = {"en": DevSet([[0, 5, 2], [0, 6, 2]], [0, 1])}
     before = torch.get_rng_state()
@@ -304,7 +304,7 @@ def test_it_learns_and_keeps_the_best_on_dev(tuned, tagger):
 def test_the_saved_weights_score_on_dev_what_was_recorded(tiny, tuned):
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     tokenizer = Tokenizer(tiny["spm"])
-    encoder, metadata = finetune.load_encoder(tuned)
+    encoder, metadata = load_encoder(tuned)
     head = predict.load_head(str(tuned), encoder, metadata, recipe)
     paths = {"gold": tiny["raw"] / XNLI_10}
     dev = finetune.read_dev_sets(recipe, paths, tokenizer, 64, False)
@@ -755,7 +755,7 @@ def test_batch_size_changes_no_prediction(tiny, tuned, tagger, tmp_path, kind):
 
 
 def test_predicted_tags_are_the_gold_tokens_at_any_max_length(tiny, tagger):
-    encoder, metadata = finetune.load_encoder(tagger)
+    encoder, metadata = load_encoder(tagger)
     recipe = load_recipe(tiny["recipes"]["ud-pos", "cross-lingual-transfer"])
     head = predict.load_head(str(tagger), encoder, metadata, recipe)
     sentences = ud_pos.read_ud(tiny["raw"] / UD, "test", ["de"])["de"]
@@ -766,7 +766,7 @@ def test_predicted_tags_are_the_gold_tokens_at_any_max_length(tiny, tagger):
 
 
 def test_padding_changes_no_class(tiny, tuned):
-    encoder, metadata = finetune.load_encoder(tuned)
+    encoder, metadata = load_encoder(tuned)
     recipe = load_recipe(tiny["recipes"]["xnli", "cross-lingual-transfer"])
     head = predict.load_head(str(tuned), encoder, metadata, recipe)
     rows = [[0, 5, 2], [0, *range(4, 30), 2], [0, 7, 9, 2]]
@@ -774,7 +774,7 @@ def test_padding_changes_no_class(tiny, tuned):
 
 
 def test_mean_states_count_specials_and_no_padding(tiny):
-    encoder, _ = finetune.load_encoder(tiny["model"])
+    encoder, _ = load_encoder(tiny["model"])
     encoder.eval()
     rows = [[0, 5, 6, 7, 8, 2], [0, 9, 2], [0, 5, 6, 7, 8, 2]]
     means = mean_states(encoder, rows, "en", 2)

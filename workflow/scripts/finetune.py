@@ -8,10 +8,9 @@ when its job is started again.
 import argparse
 import json
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import zip_longest
 from types import SimpleNamespace
 
@@ -19,18 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.atomic import write_json
 from common.errors import UserError, run_main
-from common.memory import keep_freed_memory
 from engine.answers import Question
-from engine.checkpoint import load_encoder, load_weights, save_weights
+from engine.checkpoint import load_weights
 from engine.formats import FORMATS, POOLER
 from engine.heads import HEADS, IGNORED, classify, encode, tag
 from engine.model import Encoder
 from engine.optim import AdamW
 from engine.precision import mixed_precision
 from engine.rows import answer_labels, pair_rows, tag_windows
-from engine.tokenizer import Tokenizer, load_tokenizer
+from engine.tokenizer import Tokenizer
 from tasks import measure_of, task_module
 from tasks.labels import Pair
 from tasks.recipe import FINETUNED_KINDS, Hyperparameters, Recipe, load_recipe, raw_paths
@@ -41,17 +38,16 @@ from training.finetuning import (
     TrainingRows,
     add_common_arguments,
     answers,
-    check_vocabulary,
-    describe,
     endless_batches,
     generator,
     groups_in_batch,
     learn,
+    load_start,
     longest_row,
     open_bookmark,
-    pick_device,
     question_windows,
     update,
+    write_best,
 )
 
 SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so that seeds differ in training alone
@@ -59,17 +55,12 @@ SAMPLE_SEED = 0  # train_limit draws the same rows for every run and seed, so th
 
 def main() -> None:
     args = parse_arguments()
-    torch.set_num_threads(args.threads)
-    keep_freed_memory()
     recipe = load_recipe(args.recipe)
     if recipe.kind not in FINETUNED_KINDS or recipe.model:
         raise UserError(
             f"{args.recipe}: {recipe.task} {recipe.setting} has nothing to fine-tune; run predict.py on the weights"
         )
-    tokenizer = load_tokenizer(args.spm)
-    encoder, metadata = load_encoder(args.encoder, recipe.recipe.encoder_dropout)
-    check_vocabulary(metadata, args.encoder, args.spm)
-    device = pick_device(args.device)
+    tokenizer, encoder, metadata, device = load_start(args, recipe)
     max_length = longest_row(recipe, encoder)
 
     paths = raw_paths(recipe, args.raw, args.datasets)
@@ -80,12 +71,9 @@ def main() -> None:
         pooler = pooler_of(args.encoder, metadata) if recipe.kind == "classification" else None
         state, report = search(encoder, train, dev, recipe, args.seed, device, bookmark, pooler)
 
-        report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
-        report |= {"train_languages": recipe.train_languages, "train_rows": len(train.rows)}
-        report |= {"dev_rows": {language: len(dev_set.gold) for language, dev_set in dev.items()}}
-        save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
-        write_json(args.dev_json, report)
-        shutil.rmtree(bookmark.folder, ignore_errors=True)
+        report["train_rows"] = len(train.rows)
+        report["dev_rows"] = {language: len(dev_set.gold) for language, dev_set in dev.items()}
+        write_best(args, recipe, metadata, state, report, bookmark)
 
 
 def parse_arguments() -> SimpleNamespace:

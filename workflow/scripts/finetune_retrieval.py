@@ -19,10 +19,8 @@ on the same CPU.
 """
 
 import argparse
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,48 +28,38 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.atomic import write_json
 from common.errors import UserError, run_main
-from common.memory import keep_freed_memory
-from engine.checkpoint import load_encoder, save_weights
 from engine.heads import encode, mean_states, mean_tokens
 from engine.model import Encoder
 from engine.optim import AdamW
 from engine.precision import mixed_precision
 from engine.retrieval import nearest
 from engine.rows import sentence_rows
-from engine.tokenizer import Tokenizer, load_tokenizer
+from engine.tokenizer import Tokenizer
 from tasks.recipe import Hyperparameters, Recipe, load_recipe
 from training.finetuning import (
     PREDICT_ROWS,
     Bookmark,
     add_machine_arguments,
-    check_vocabulary,
-    describe,
     generator,
     learn,
+    load_start,
     longest_row,
     open_bookmark,
-    pick_device,
     update,
+    write_best,
 )
 from training.pairs import SUFFIX, PairRows, Sentences, Source, find_sources, held_out_rows, read_sources
 
 
 def main() -> None:
     args = parse_arguments()
-    torch.set_num_threads(args.threads)
-    keep_freed_memory()
     recipe = load_recipe(args.recipe)
     if not recipe.bitext:
         raise UserError(
             f"{args.recipe}: {recipe.task} {recipe.setting} has no bitext to fine-tune on; predict with the weights"
         )
-    tokenizer = load_tokenizer(args.spm)
-    encoder, metadata = load_encoder(args.encoder, recipe.recipe.encoder_dropout)
-    check_vocabulary(metadata, args.encoder, args.spm)
-    device = pick_device(args.device)
-
+    tokenizer, encoder, metadata, device = load_start(args, recipe)
     sources = find_sources(args.bitext, recipe)
     languages = languages_of_batches(sources, recipe, args.seed)
     train, dev = read_sources(sources, languages, recipe, args.seed)
@@ -82,14 +70,10 @@ def main() -> None:
         bookmark = open_bookmark(args, recipe, [args.spm, *args.bitext], held)
         state, report = finetune(encoder, batches, held_out, tokenizer, recipe, args.seed, device, bookmark)
 
-        report |= {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
-        report |= {"train_languages": recipe.train_languages}
         report["pairs"] = {source.language: source.size for source in sources}
         report["train_rows"] = {language: len(one.lines) for language, one in train.items()}
         report["dev_rows"] = {language: len(rows.english) for language, rows in held_out.items()}
-        save_weights(args.out, state, describe(metadata, recipe, args.seed, report["selection"]))
-        write_json(args.dev_json, report)
-        shutil.rmtree(bookmark.folder, ignore_errors=True)
+        write_best(args, recipe, metadata, state, report, bookmark)
 
 
 def parse_arguments() -> SimpleNamespace:

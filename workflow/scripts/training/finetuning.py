@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -16,17 +17,18 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from common.atomic import sha256_of
+from common.atomic import sha256_of, write_json
 from common.errors import UserError
 from common.identity import content_hash
+from common.memory import keep_freed_memory
 from engine.answers import Question
 from engine.attention import choose_kernels
-from engine.checkpoint import load_state, save_state, sole_use
+from engine.checkpoint import load_encoder, load_state, save_state, save_weights, sole_use
 from engine.heads import answer
 from engine.model import FIRST_POSITION, Encoder
 from engine.optim import AdamW
 from engine.rows import AnswerWindow, Window, answer_windows, shuffled_batches
-from engine.tokenizer import Tokenizer, vocabulary_sum
+from engine.tokenizer import Tokenizer, load_tokenizer, vocabulary_sum
 from plan.datasets import DATASETS_TSV
 from tasks.recipe import Hyperparameters, Recipe
 
@@ -76,6 +78,40 @@ class DevSet:
     gold: list
 
 
+def load_start(args: SimpleNamespace, recipe: Recipe) -> tuple[Tokenizer, Encoder, dict[str, str], str]:
+    """What a fine-tuning starts from: the tokenizer, the encoder, the metadata of its file, and the device."""
+    torch.set_num_threads(args.threads)
+    keep_freed_memory()
+    tokenizer = load_tokenizer(args.spm)
+    encoder, metadata = load_encoder(args.encoder, recipe.recipe.encoder_dropout)
+    check_vocabulary(metadata, args.encoder, args.spm)
+    return tokenizer, encoder, metadata, pick_device(args.device)
+
+
+def write_best(
+    args: SimpleNamespace,
+    recipe: Recipe,
+    metadata: dict[str, str],
+    state: dict[str, Tensor],
+    report: dict,
+    bookmark: Bookmark,
+) -> None:
+    """What a fine-tuning ends with: the weights, the report on dev, and no bookmark any more."""
+    tuned_to = {
+        "pretrain_seed": metadata.get("seed", ""),
+        "seed": str(args.seed),
+        "task": recipe.task,
+        "task_version": str(recipe.version),
+        "setting": recipe.setting,
+        "labels": json.dumps(recipe.labels),
+        "selection": json.dumps(report["selection"], sort_keys=True),
+    }
+    save_weights(args.out, state, metadata | tuned_to)
+    asked = {"task": recipe.task, "setting": recipe.setting, "seed": args.seed, "recipe": asdict(recipe.recipe)}
+    write_json(args.dev_json, report | asked | {"train_languages": recipe.train_languages})
+    shutil.rmtree(bookmark.folder, ignore_errors=True)
+
+
 def open_bookmark(args: SimpleNamespace, recipe: Recipe, data: list[str | Path], held: ExitStack) -> Bookmark:
     """Of this recipe, encoder, data and seed; another job of the same has to wait."""
     stats = {str(path): os.stat(path) for path in data if os.path.exists(path)}  # not all are read by each setting
@@ -113,19 +149,6 @@ def pick_device(name: str) -> str:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     choose_kernels(torch.device(name))
     return name
-
-
-def describe(metadata: dict[str, str], recipe: Recipe, seed: int, selection: dict) -> dict[str, str]:
-    """The metadata of the weights: the encoder's, and what it was fine-tuned to."""
-    return metadata | {
-        "pretrain_seed": metadata.get("seed", ""),
-        "seed": str(seed),
-        "task": recipe.task,
-        "task_version": str(recipe.version),
-        "setting": recipe.setting,
-        "labels": json.dumps(recipe.labels),
-        "selection": json.dumps(selection, sort_keys=True),
-    }
 
 
 def longest_row(recipe: Recipe, encoder: Encoder) -> int:
