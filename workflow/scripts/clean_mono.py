@@ -9,28 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from common.atomic import write_json
 from common.errors import run_main
-from corpus.characters import CharacterClasses, Characters, characters_of, normalise_lines, spaced_words
+from corpus.characters import CharacterClasses, Characters, characters_of, normalise_lines
 from corpus.cleaning import (
     Duplicates,
     Verdicts,
+    add_input_arguments,
+    add_output_arguments,
+    count_kept,
     load_eval_index,
     load_near_index,
-    open_language_id,
-    script_of,
+    open_language,
     spread_over_documents,
+    write_counts,
     write_rejects,
 )
-from corpus.corpusio import (
-    Batch,
-    MonoThresholds,
-    add_config_arguments,
-    load_thresholds,
-    read_batches,
-    read_header,
-    zst_writer,
-)
+from corpus.corpusio import Batch, MonoThresholds, load_thresholds, read_batches, read_header, zst_writer
 from corpus.duplicates import EXACT, SKELETON
 from corpus.language_id import LanguageId, wrong_language
 from corpus.likeness import EvalIndex, NearIndex, leaked, resembles
@@ -100,7 +94,7 @@ def clean_shard(shard: Path, duplicates: Path, rules: Rules, out: Path, rejects:
     repeats = Duplicates(duplicates)
     files = read_header(shard).files
     rejected: Counter[str] = Counter()
-    counts = Counter(lines_in=0, lines=0, documents_in=0, documents=0, words=0, characters=0)
+    counts: Counter[str] = Counter()
     with zst_writer(out) as text, zst_writer(rejects) as listed:
         for batch in read_batches(shard, "mono"):
             texts, codes = normalise_lines(batch.texts)
@@ -110,52 +104,28 @@ def clean_shard(shard: Path, duplicates: Path, rules: Rules, out: Path, rejects:
                 if lines:
                     text.write("\n".join(lines) + "\n\n")
                     counts["documents"] += 1
-            counts["lines_in"] += len(texts)
             counts["documents_in"] += len(batch.starts)
-            counts["lines"] += int(verdicts.open.sum())
-            counts["characters"] += int(characters.total[verdicts.open].sum())
-            counts["words"] += int(spaced_words(characters)[verdicts.open].sum())
+            counts["sentences_in"] += len(texts)
+            counts["sentences"] += int(verdicts.open.sum())
+            count_kept(counts, characters, verdicts.open)
     return counts, rejected
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shard", type=Path, required=True, help="a shard made by split_corpus mono")
-    parser.add_argument("--duplicates", type=Path, required=True, help="its duplicates, made by find_duplicates")
-    parser.add_argument("--language-id", type=Path, required=True, help="fastText model")
-    parser.add_argument("--eval-index", type=Path, required=True, help="made by index_eval_sets")
-    parser.add_argument("--eval-signatures", type=Path, help="made by it too, to find near duplicates")
+    add_input_arguments(parser, "mono")
     parser.add_argument("--language", required=True, help="project code, a row of the table of languages")
-    parser.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
-    parser.add_argument("--out", type=Path, required=True, help="clean text, .txt.zst, empty line between documents")
-    parser.add_argument("--counts", type=Path, required=True, help="JSON of counts per reason")
-    parser.add_argument("--rejects", type=Path, required=True, help=".tsv.zst: upstream file, line, reason")
-    add_config_arguments(parser)
+    add_output_arguments(parser, "clean text, .txt.zst, empty line between documents")
     args = parser.parse_args()
     limits = load_thresholds(args.config, "mono", args.overrides)
-    candidates = load_thresholds(args.config, "language_id", args.overrides).candidates
-    language_id, label = open_language_id(args.language_id, args.language, args.languages, candidates)
-    classes = CharacterClasses(script_of(args.language, args.languages))
+    language = open_language(args, args.language)
     near = load_near_index(args.eval_signatures, args.config, args.overrides)
-    rules = Rules(limits, classes, language_id, label, load_eval_index(args.eval_index), near)
+    rules = Rules(limits, *language, load_eval_index(args.eval_index), near)
     counts, rejected = clean_shard(args.shard, args.duplicates, rules, args.out, args.rejects)
-    write_json(
-        args.counts,
-        {
-            "kind": "mono",
-            "language": args.language,
-            "language_id": label if language_id else None,  # null: the model does not know the language
-            "in": {"documents": counts["documents_in"], "sentences": counts["lines_in"]},
-            "out": {
-                "documents": counts["documents"],
-                "sentences": counts["lines"],
-                "words": counts["words"],
-                "characters": counts["characters"],
-            },
-            "rejected": dict(rejected),
-        },
-    )
-    print(f"{counts['lines']} of {counts['lines_in']} lines kept; rejected: {dict(sorted(rejected.items()))}")
+    cleaned = {"kind": "mono", "language": args.language, "language_id": language.identified_as()}
+    write_counts(args.counts, cleaned, counts, rejected)
+    kept = f"{counts['sentences']} of {counts['sentences_in']} lines kept"
+    print(f"{kept}; rejected: {dict(sorted(rejected.items()))}")
 
 
 if __name__ == "__main__":

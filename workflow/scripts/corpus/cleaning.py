@@ -1,15 +1,17 @@
-"""What cleaning text and cleaning pairs share: verdicts, duplicates, the evaluation index, languages."""
+"""What cleaning text and cleaning pairs share: arguments, verdicts, duplicates, evaluation index, languages, counts."""
 
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from common.atomic import check_sum
+from common.atomic import check_sum, write_json
 from common.errors import UserError
-from corpus.corpusio import file_and_line, load_thresholds
+from corpus.characters import CharacterClasses, Characters, spaced_words
+from corpus.corpusio import add_config_arguments, file_and_line, load_thresholds
 from corpus.duplicates import DUPLICATE, NEAR
 from corpus.language_id import LanguageId
 from corpus.likeness import EVAL_INDEX_VERSION, EvalIndex, NearIndex
@@ -17,6 +19,22 @@ from corpus.likeness import EVAL_INDEX_VERSION, EvalIndex, NearIndex
 KEPT = "kept"
 REMADE = "delete it, and the clean text that was made with it, and run again"
 _DUPLICATES = 1 << 16  # read at once
+
+
+def add_input_arguments(parser: ArgumentParser, kind: str) -> None:
+    parser.add_argument("--shard", type=Path, required=True, help=f"a shard made by split_corpus {kind}")
+    parser.add_argument("--duplicates", type=Path, required=True, help="its duplicates, made by find_duplicates")
+    parser.add_argument("--language-id", type=Path, required=True, help="fastText model")
+    parser.add_argument("--eval-index", type=Path, required=True, help="made by index_eval_sets")
+    parser.add_argument("--eval-signatures", type=Path, help="made by it too, to find near duplicates")
+
+
+def add_output_arguments(parser: ArgumentParser, out: str) -> None:
+    parser.add_argument("--languages", default="config/languages.tsv", help="table of languages (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help=out)
+    parser.add_argument("--counts", type=Path, required=True, help="JSON of counts per reason")
+    parser.add_argument("--rejects", type=Path, required=True, help=".tsv.zst: upstream file, line, reason")
+    add_config_arguments(parser)
 
 
 class Duplicates:
@@ -132,3 +150,30 @@ def script_of(language: str, languages: str) -> str:
     from plan.datasets import load_languages
 
     return load_languages(languages)[language].script
+
+
+class Language(NamedTuple):
+    classes: CharacterClasses
+    identifier: LanguageId | None
+    label: str
+
+    def identified_as(self) -> str | None:
+        """None where the model does not know the language."""
+        return self.label if self.identifier else None
+
+
+def open_language(args: Namespace, code: str) -> Language:
+    candidates = load_thresholds(args.config, "language_id", args.overrides).candidates
+    identifier, label = open_language_id(args.language_id, code, args.languages, candidates)
+    return Language(CharacterClasses(script_of(code, args.languages)), identifier, label)
+
+
+def count_kept(counts: Counter[str], characters: Characters, kept: np.ndarray) -> None:
+    counts["characters"] += int(characters.total[kept].sum())
+    counts["words"] += int(spaced_words(characters)[kept].sum())
+
+
+def write_counts(path: Path, cleaned: dict, counts: Counter[str], rejected: Counter[str]) -> None:
+    came = {name: counts[f"{name}_in"] for name in ("documents", "sentences")}
+    kept = {name: counts[name] for name in ("documents", "sentences", "words", "characters")}
+    write_json(path, cleaned | {"in": came, "out": kept, "rejected": dict(rejected)})
