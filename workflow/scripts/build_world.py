@@ -14,6 +14,7 @@ from pathlib import Path
 
 from common.atomic import write_text
 from common.errors import UserError, run_main
+from common.pairs import pair_with_english
 from common.yamlfiles import read_scale
 from plan.datasets import load_datasets, load_languages
 from world import formats
@@ -251,12 +252,11 @@ class Generator:
 
     def bitext(self) -> None:
         for code, corpora in self.settings["bitext"].items():
-            first, second = sorted((code, "en"))
             shares = [self.settings["pairs"] // len(corpora)] * len(corpora)
             for corpus, n in zip(corpora, shares, strict=True):
                 rng = self.rng("bitext", code, corpus)
                 rows, kinds = self.dirty_bitext(code, self.fresh_events(rng, n, held_out=False), rng)
-                self.write_bitext(corpus, f"{first}-{second}", rows, kinds)
+                self.write_bitext(corpus, pair_with_english(code), rows, kinds)
 
     def dirty_bitext(
         self, code: str, events: list[Event], rng: random.Random

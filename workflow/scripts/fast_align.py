@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from common.atomic import atomic_folder, write_json
 from common.errors import UserError, run_main
 from common.identity import commit_id, run_hash
+from common.pairs import pair_with_english
 from common.yamlfiles import read_resolved
 from corpus.corpusio import read_lines
 from engine import ibm2
@@ -92,7 +93,7 @@ def by_pair(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 def corpus_pairs(texts: dict[str, list[Path]], language: str, limit: int | None) -> list[ibm2.Pair]:
     """The first `limit` pairs of a language with English, in the order of the test sets' sides."""
-    pair = "-".join(sorted((language, "en")))
+    pair = pair_with_english(language)
     swapped = pair != word_alignment.FOLDERS[language]
     lines = chain.from_iterable(map(read_lines, texts.get(pair, [])))
     found = []

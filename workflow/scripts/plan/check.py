@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.pairs import pair_with_english
 from common.yamlfiles import check_known
 from plan.checkpoints import HUB, WEIGHTS, checkpoint_ids
 from plan.config import COMMAND_LINE, Config
@@ -126,7 +127,7 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
             check_known(code, world["languages"], f"{shown}, world.bitext", "language of the world")
             for index, corpus in enumerate(corpora):
                 where = f"{shown}, world.bitext.{code}[{index}]"
-                located(where, bitext_ids, corpus, "-".join(sorted(("en", code))), config.datasets, config.languages)
+                located(where, bitext_ids, corpus, pair_with_english(code), config.datasets, config.languages)
     for index, code in enumerate(scale.get("languages") or []):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     check_sources(config, shown)

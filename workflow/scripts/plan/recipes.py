@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from common.errors import UserError
 from common.identity import digest
+from common.pairs import pair_with_english
 from common.yamlfiles import check_known, deep_merge
 from plan.config import Config
 from plan.runs import hash_of, resolve_run
@@ -158,7 +159,7 @@ def translation_corpora(config: Config, corpora: list[str]) -> list[str]:
 def recipe_bitext(config: Config, run: str, languages: list[str]) -> dict:
     """The sentence pairs of a run at this scale, of these languages with English."""
     data = resolve_run(config, run)["data"].get("bitext", {}) if hash_of(config, run) else {}
-    pairs = {"-".join(sorted(("en", code))) for code in languages if code != "en"}
+    pairs = {pair_with_english(code) for code in languages if code != "en"}
     corpora = {pair: names for pair, names in data.get("corpora", {}).items() if pair in pairs}
     return {"run": run, "alpha": data.get("alpha", 1.0), "corpora": corpora}
 
@@ -228,7 +229,7 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
         resolved["train_languages"] = [code for code in resolved["languages"] if code in with_english]
     if "centre" in how:
         corpora = recipe_bitext(config, how["centre"]["run"], resolved["languages"])["corpora"]
-        resolved["languages"] = [code for code in resolved["languages"] if "-".join(sorted(("en", code))) in corpora]
+        resolved["languages"] = [code for code in resolved["languages"] if pair_with_english(code) in corpora]
         held_out = held_out_of(config, how["centre"], resolved["languages"])
         resolved["centre"] = how["centre"] | {"corpora": corpora, "held_out": sorted(held_out)}
         for key in ("layer", "of"):  # it is chosen on the pairs

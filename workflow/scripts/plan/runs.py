@@ -8,6 +8,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.identity import run_hash
+from common.pairs import pair_with_english
 from common.yamlfiles import check_known, deep_merge
 from engine.options import check_restart
 from plan.config import Config
@@ -174,7 +175,7 @@ def _keep_data(config: Config, name: str, resolved: dict) -> None:
     allowed = config.scale.get("languages")
     world = None  # pair -> the corpora that the generated world has for it
     if config.has_world:
-        world = {"-".join(sorted(("en", code))): names for code, names in config.scale["world"]["bitext"].items()}
+        world = {pair_with_english(code): names for code, names in config.scale["world"]["bitext"].items()}
     data = resolved["data"] = dict(resolved["data"])  # the run's own stays as it is written
     if "mono" in data:
         languages = sorted(code for code in data["mono"]["languages"] if allowed is None or code in allowed)

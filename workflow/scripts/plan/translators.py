@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from common.errors import UserError
 from common.identity import run_hash
+from common.pairs import pair_with_english
 from plan.config import Config
 from plan.objectives import options_of, with_decoder
 from plan.recipes import recipe_of, resolve_recipe, translation_corpora
@@ -28,7 +29,7 @@ def decoder_of(config: Config, name: str) -> dict:
 
 def pair_of(task: dict) -> str:
     """The language pair of a task of translation, as corpora name it."""
-    return "-".join(sorted(("en", task["languages"][0])))
+    return pair_with_english(task["languages"][0])
 
 
 def _check_translator(how: dict, parent: dict, where: str) -> None:

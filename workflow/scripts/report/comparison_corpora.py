@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from common.errors import UserError
+from common.pairs import pair_with_english
 from plan import compare_specs
 from plan.evidence import corpus_counts
 from plan.runs import resolve_run
@@ -102,7 +103,7 @@ TOTAL = "total"
 
 def _is_of(name: str, source: tuple[str, str, str]) -> bool:
     """A language is that of a text, or of its pair with English."""
-    return source[2] in (name, "-".join(sorted((name, "en"))))
+    return source[2] in (name, pair_with_english(name))
 
 
 def _unit(values: Iterable[int | str], printed: str) -> str:
@@ -148,7 +149,7 @@ def _pairs(row: dict, code: str, printed: str, counts: Counts, context: Context)
     """Pairs of a language with English; None where neither the paper nor the run has any."""
     if "why" in row:
         return None
-    pair, state = "-".join(sorted((code, "en"))), row.get("state", "kept")
+    pair, state = pair_with_english(code), row.get("state", "kept")
     if "run" not in row:
         return counts.of([("bitext", row["corpus"], pair)], state, "pairs") if printed else None
     sources = counts.sources(row["run"], "bitext")
