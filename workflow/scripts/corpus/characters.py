@@ -132,12 +132,13 @@ _SCRIPT_NAMES = {
 }  # fmt: skip
 
 
-def script_names(script: str, where: str = "config/languages.tsv") -> tuple[str, ...]:
+def script_names(script: str) -> tuple[str, ...]:
     """Unicode name prefixes of ISO 15924 codes; several codes are separated by commas."""
     names: list[str] = []
     for code in re.split(r"[,+/ ]+", script.strip()):
         if code not in _SCRIPT_NAMES:
-            raise UserError(f"{where}, column script: unknown code {code!r}; use one of {', '.join(_SCRIPT_NAMES)}")
+            known = ", ".join(_SCRIPT_NAMES)
+            raise UserError(f"config/languages.tsv, column script: unknown code {code!r}; use one of {known}")
         names += _SCRIPT_NAMES[code]
     return tuple(names)
 

@@ -33,7 +33,8 @@ LONGEST_LINE = 1 << 20  # characters of an upstream line; no cleaning keeps such
 LONGEST_DOCUMENT = 10_000  # lines
 LONGEST_TEXT = 1 << 20  # characters of a document; one of so many ends where the line does that reaches them
 _BLOCK = 1 << 18  # characters read at once
-_BATCH = 1 << 17  # characters of a batch of lines: its arrays stay in the processor's cache
+_BATCH_LINES = 4096
+_BATCH_CHARACTERS = 1 << 17  # of a batch of lines: its arrays stay in the processor's cache
 
 BROKEN = (lzma.LZMAError, EOFError, zstandard.ZstdError, gzip.BadGzipFile, zlib.error)
 
@@ -191,7 +192,7 @@ def header_line(files: list[str], kind: str) -> str:
     return json.dumps({"files": files, "kind": kind}, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def read_batches(path: str | Path, kind: str, lines_per_batch: int = 4096) -> Iterator[Batch]:
+def read_batches(path: str | Path, kind: str) -> Iterator[Batch]:
     """Yield batches of a shard, bounded in lines and in characters; a document is never cut."""
     lines = read_lines(path)
     header = _parse_header(path, next(lines, ""))
@@ -217,7 +218,7 @@ def read_batches(path: str | Path, kind: str, lines_per_batch: int = 4096) -> It
                 continue
             batch.others.append(cells[3])
         new_document = True
-        if len(batch.places) >= lines_per_batch or characters >= _BATCH:
+        if len(batch.places) >= _BATCH_LINES or characters >= _BATCH_CHARACTERS:
             yield batch
             batch = Batch()
             characters = 0

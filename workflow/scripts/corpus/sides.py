@@ -11,6 +11,8 @@ from typing import BinaryIO
 from common.archives import StrictHeader, damage_told, read_to_end
 from common.errors import UserError, why_no_file
 
+MOST_LISTED = 24  # names of members, in an error
+
 
 def shown_name(path: Path, root: Path | None) -> str:
     """Name in the lists of rejects: <host>/<path> below `root`, so that it is the same on every machine."""
@@ -78,6 +80,6 @@ def choose_members(archive: Path, names: list[str], suffixes: list[tuple[str, ..
     raise UserError(f"{archive}: {what} (it holds {_listed(names)}); pass the two suffixes with --members")
 
 
-def _listed(names: list[str], most: int = 24) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(sorted(names)[:most]) + rest
+def _listed(names: list[str]) -> str:
+    rest = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(sorted(names)[:MOST_LISTED]) + rest

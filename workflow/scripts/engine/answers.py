@@ -135,8 +135,8 @@ def mlqa_exact_match(questions: Sequence[Question], answers: dict[str, str]) -> 
     return ratio(best_shares(questions, answers, by_mlqa, same))
 
 
-def first_words(questions: Sequence[Question], count: int = 5) -> dict[str, str]:
-    return {question.id: " ".join(question.context.split()[:count]) for question in questions}
+def first_words(questions: Sequence[Question]) -> dict[str, str]:
+    return {question.id: " ".join(question.context.split()[:5]) for question in questions}
 
 
 def first_words_chance(

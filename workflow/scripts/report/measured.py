@@ -317,7 +317,7 @@ def terms_of(evidence: Evidence, link: Link) -> tuple[list[Term], list[int], lis
     seeds = sorted(set.intersection(*drawn)) if drawn else [1]
     if not seeds:
         raise Missing("no seed has a score of both sides")
-    groups = groups_of(evidence.config, link, seeds, runs)
+    groups = groups_of(evidence.config, seeds, runs)
     notes = notes_of(evidence, link, seeds, groups)
     lengths: dict[tuple[str, str, str], set[int]] = {}
     for _, name, values in entries:
@@ -380,7 +380,7 @@ def untaught_notes(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list
     return list(dict.fromkeys(notes))
 
 
-def groups_of(config: Config, link: Link, seeds: Sequence[int], drawn: Iterable[str]) -> list[list[int]]:
+def groups_of(config: Config, seeds: Sequence[int], drawn: Iterable[str]) -> list[list[int]]:
     """Places of the seeds that hang together: those that share a pre-training of either side are one draw."""
     groups: list[tuple[set, list[int]]] = []
     for place, seed in enumerate(seeds):

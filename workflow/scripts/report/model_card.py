@@ -176,7 +176,7 @@ def model_card(exported: Exported, args: argparse.Namespace) -> str:
         f"# {title(exported)}",
         *introduction(exported, run, before),
         *([scale_section(scale, args.scale.stem, exported)] if scale and not exported.is_untouched else []),
-        provenance(exported, run, read_cost(args.cost, exported)),
+        provenance(exported, read_cost(args.cost, exported)),
         *data_section(corpora, bool(scale and scale.get("world")), exported),
         *scores_section(scores),
         loading(exported),
@@ -280,7 +280,7 @@ def scale_section(scale: dict, name: str, exported: Exported) -> str:
     return f"## Scale\n\n{words}"
 
 
-def provenance(exported: Exported, run: dict | None, cost: dict | None) -> str:
+def provenance(exported: Exported, cost: dict | None) -> str:
     metadata = exported.metadata
     rows = [
         ("run", metadata.get("run")),

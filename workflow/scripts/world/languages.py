@@ -271,7 +271,7 @@ class Speaker:
             parts = [time, verb, subject, objects, place]
         else:
             parts = [subject, verb, objects, place, time]
-        return self.attach([word for part in parts for word in part], event)
+        return self.attach([word for part in parts for word in part])
 
     def verb_group(self, event: Event) -> list[tuple]:
         profile, function = self.language.profile, self.language.function
@@ -291,7 +291,7 @@ class Speaker:
             group = [(function["past"], "AUX", "past", "aux", function["past"], False), *group]
         return group
 
-    def attach(self, words: list[tuple], event: Event) -> list[Token]:
+    def attach(self, words: list[tuple]) -> list[Token]:
         """Dependency heads (dependents of a phrase point at its head, heads at the verb), contractions, full stop."""
         phrases = [word[2].partition("/")[0] for word in words]
         heads = {phrases[i]: i for i, word in enumerate(words) if word[5]}
