@@ -6,6 +6,7 @@ findings as LaTeX, CSV (in the form of errata.csv) and Markdown: the suffix of -
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def note_open(audit: Audit) -> None:
 # --- explanations -----------------------------------------------------------------------------------------------------
 
 
-def explain(findings: list[Finding], errata: list[dict[str, str]], order) -> list[Finding]:
+def explain(findings: list[Finding], errata: list[dict[str, str]], order: Callable[[str], tuple]) -> list[Finding]:
     """The findings with kind and explanation of errata.csv. An erratum that nothing finds is an error."""
     listed = {}
     for line, row in enumerate(errata, start=2):

@@ -13,6 +13,8 @@ config/machines.yaml (an H100, or one CPU core). What a number rests on stands i
 assumed, in config/machines.yaml.
 """
 
+from __future__ import annotations
+
 import argparse
 import csv
 import dataclasses
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from billing import jobs as graph
 from billing.jobs import settings_of
@@ -34,6 +37,10 @@ from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
 from plan.config import Config
 from plan.kept import kept_config
+
+if TYPE_CHECKING:
+    from billing.machines import Rate
+    from billing.pricing import Bill
 
 TARGET = "results/tables/all.tex"
 PROFILE = Path("slurm/config.v8+.yaml")
@@ -88,7 +95,7 @@ class Sum:
     disk: float = 0.0
     network: float = 0.0
 
-    def add(self, bill) -> None:
+    def add(self, bill: Bill) -> None:
         self.jobs += 1
         for key in ("tokens", "flops", "device_hours", "core_hours", "disk", "network"):
             setattr(self, key, getattr(self, key) + getattr(bill, key))
@@ -143,7 +150,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def as_csv(bills: Sequence, critical: Iterable[int]) -> str:
+def as_csv(bills: Sequence[Bill], critical: Iterable[int]) -> str:
     """One line a job; `after` are the jobs that it waits for."""
     on_path = set(critical)
     out = io.StringIO()
@@ -205,14 +212,14 @@ def read_limits(profile: Path, jobs: int | None, gpus: int | None, cores: int | 
     )
 
 
-def for_plan(limits: Limits, bills: Sequence, jobs: int | None) -> Limits:
+def for_plan(limits: Limits, bills: Sequence[Bill], jobs: int | None) -> Limits:
     """A plan without GPUs runs on this machine's cores, as plain `make` runs it, where nothing else is asked for."""
     if jobs is not None or limits.cores is not None or any(bill.devices for bill in bills):
         return limits
     return dataclasses.replace(limits, cores=os.cpu_count())
 
 
-def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
+def wall_time(bills: Sequence[Bill], limits: Limits) -> tuple[float, int]:
     """Seconds until all is done, and the most GPUs that are at work at a time."""
 
     def uses(i: int) -> dict[str, float]:
@@ -232,7 +239,7 @@ def wall_time(bills: Sequence, limits: Limits) -> tuple[float, int]:
     return wall, round(most["gpus"])
 
 
-def beyond_limits(bills: Sequence, limits: Limits) -> list[str]:
+def beyond_limits(bills: Sequence[Bill], limits: Limits) -> list[str]:
     """What would be killed: jobs that cannot end in their time, however often they are submitted again."""
     from billing.pricing import RESUMES
 
@@ -261,7 +268,7 @@ def beyond_limits(bills: Sequence, limits: Limits) -> list[str]:
     return lines
 
 
-def unfit(bills: Sequence) -> list[str]:
+def unfit(bills: Sequence[Bill]) -> list[str]:
     """One line for each run or recipe that does not fit its device."""
     lines: dict[tuple, tuple] = {}
     for bill in bills:
@@ -276,7 +283,9 @@ def unfit(bills: Sequence) -> list[str]:
     ]
 
 
-def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence[int], limits: Limits) -> list[str]:
+def summary(
+    bills: Sequence[Bill], done: int, config: Config, rate: Rate, critical: Sequence[int], limits: Limits
+) -> list[str]:
     """What a person acts on."""
     from billing.pricing import RESUMES
 
@@ -328,12 +337,12 @@ def summary(bills: Sequence, done: int, config: Config, rate, critical: Sequence
     return lines
 
 
-def largest_scratch(bills: Sequence, limits: Limits) -> float:
+def largest_scratch(bills: Sequence[Bill], limits: Limits) -> float:
     """Of the jobs that may run at once."""
     return sum(sorted((bill.scratch for bill in bills), reverse=True)[: limits.cores or limits.jobs])
 
 
-def critical_lines(bills: Sequence, critical: Sequence[int]) -> str:
+def critical_lines(bills: Sequence[Bill], critical: Sequence[int]) -> str:
     """The jobs of the critical path that take longest, in their order."""
     longest = set(sorted(critical, key=lambda i: -bills[i].seconds)[:SHOWN])
     rows = [["critical path", "time", "GPUs"]]
@@ -346,7 +355,7 @@ def critical_lines(bills: Sequence, critical: Sequence[int]) -> str:
     return lined_up(rows)
 
 
-def report(bills: Sequence, done: int, config: Config, rate, limits: Limits) -> tuple[str, list[int]]:
+def report(bills: Sequence[Bill], done: int, config: Config, rate: Rate, limits: Limits) -> tuple[str, list[int]]:
     """All that is printed, and the critical path."""
     if not bills:
         return f"Nothing to be done: all {done:,} jobs are.\n", []

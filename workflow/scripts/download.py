@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from common.atomic import atomic_path, keep_sum, sha256_of, told, write_text
 from common.errors import UserError, plain, run_main, why_no_file
@@ -369,7 +369,15 @@ class Watch:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """http and https only: urllib would go on to ftp. What comes with a redirect is not read: it may have no end."""
 
-    def redirect_request(self, request, file, code, reason, headers, url):
+    def redirect_request(
+        self,
+        request: urllib.request.Request,
+        file: BinaryIO,
+        code: int,
+        reason: str,
+        headers: http.client.HTTPMessage,
+        url: str,
+    ) -> urllib.request.Request | None:
         if not url.lower().startswith(("https://", "http://")):
             raise SourceFailed(f"HTTP {code}, but to {url!r}, which is neither http nor https")
         file.close()
@@ -391,11 +399,11 @@ def _opener(watch: Watch) -> urllib.request.OpenerDirector:
         return made
 
     class Plain(urllib.request.HTTPHandler):
-        def http_open(self, request):
+        def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
             return self.do_open(watched(http.client.HTTPConnection), request)
 
     class Secure(urllib.request.HTTPSHandler):
-        def https_open(self, request):
+        def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
             return self.do_open(watched(http.client.HTTPSConnection), request, context=self._context)
 
     return urllib.request.build_opener(_Redirects, Plain, Secure)
@@ -770,7 +778,13 @@ def _story(
 class _AddMirror(argparse.Action):
     """Both mirror options fill one list, because the order between them matters."""
 
-    def __call__(self, parser, namespace, value, option_string=None):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        value: str,
+        option_string: str | None = None,
+    ) -> None:
         checked = option_string != "--unchecked-mirror"
         if not checked and value.startswith(("https://", "http://")):
             parser.error("--unchecked-mirror takes a folder")

@@ -328,7 +328,9 @@ def batches_of_epoch(train: TrainingRows, batch_rows: int) -> int:
     return math.ceil(len(train.groups) / groups_in_batch(train.groups, batch_rows))
 
 
-def train_step(model: nn.Module, optimizer: AdamW, train: TrainingRows, batch: list[int], hyper, device: str) -> float:
+def train_step(
+    model: nn.Module, optimizer: AdamW, train: TrainingRows, batch: list[int], hyper: Hyperparameters, device: str
+) -> float:
     """One update; the loss is the mean over the batch's labels, however many pieces the batch is computed in."""
     optimizer.zero_grad()
     labelled = sum(label != IGNORED for i in batch for label in train.labels[i])

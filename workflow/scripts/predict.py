@@ -142,8 +142,8 @@ def load_head(path: str, encoder: Encoder, metadata: dict[str, str], recipe: Rec
 def predict_language(
     folder: Path,
     language: str,
-    examples,
-    dev,
+    examples: list | tuple[list[str], list[str]] | word_alignment.Aligned | Piles,
+    dev: Piles | None,
     centre: Centre | None,
     recipe: Recipe,
     encoder: Encoder,

@@ -8,10 +8,13 @@ label file, or a reference of one segment a line:
   score.py --task TASK --language L --gold GOLD --predictions FILE --out SCORE.json
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from common.atomic import check_folder, check_sum, write_sealed
 from common.errors import UserError, run_main
@@ -23,6 +26,9 @@ from plan.datasets import DATASETS_TSV
 from report.scores import BY_UPDATE, packed_items
 from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
 from tasks.said import check_language
+
+if TYPE_CHECKING:
+    from tasks.recipe import Recipe
 
 CHANCES = {
     "majority": majority,
@@ -149,7 +155,7 @@ def score_file(args: SimpleNamespace) -> dict:
     return {"task": args.task, **described, "scores": scores}
 
 
-def read_description(folder: Path, recipe) -> dict:
+def read_description(folder: Path, recipe: Recipe) -> dict:
     path = folder / "predictions.json"
     check_folder(folder, "delete the folder and predict again")
     try:
@@ -250,13 +256,19 @@ def validation_entries(folder: Path, described: dict, language: str) -> list[dic
 
 
 def entry(
-    language: str, metric: str, value: float, n: int, chance: float | None, layer: int | None = None, direction=None
+    language: str,
+    metric: str,
+    value: float,
+    n: int,
+    chance: float | None,
+    layer: int | None = None,
+    direction: str | None = None,
 ) -> dict:
     scored = {"language": language, "metric": metric, "value": value, "n": n, "chance": chance}
     return {**scored, "layer": layer, "direction": direction}
 
 
-def signature(recipe, described: dict) -> str:
+def signature(recipe: Recipe, described: dict) -> str:
     """Everything that two scores must share to be comparable, in one line."""
     parts = [recipe.metric]
     if described.get("aligner"):

@@ -11,8 +11,13 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
+
+if TYPE_CHECKING:
+    from snakemake import jobs as snakemake_jobs
+    from snakemake.dag import DAG
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ def planned_jobs(
             gc.enable()
 
 
-def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path):
+def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path) -> DAG:
     from snakemake.api import SnakemakeApi
     from snakemake.cli import parse_config
     from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
@@ -100,7 +105,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).removesuffix(".")
 
 
-def _in_order(graph) -> list:
+def _in_order(graph: DAG) -> list[snakemake_jobs.Job]:
     needed = set(graph.needrun_jobs())
     waits = {job: {other for other in graph.dependencies[job] if other in needed} for job in needed}
     order = sorted(needed, key=lambda job: (job.rule.name, [*map(str, job.output)]))
@@ -108,7 +113,7 @@ def _in_order(graph) -> list:
     return [order[i] for i in in_order([[place[other] for other in waits[job]] for job in order])]
 
 
-def _runtime(job) -> float:
+def _runtime(job: snakemake_jobs.Job) -> float:
     limit = job.resources.get("runtime", 0)
     return float(limit) if isinstance(limit, int | float) else 0.0
 

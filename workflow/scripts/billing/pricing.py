@@ -35,7 +35,7 @@ from plan.allocation import allocated
 from plan.claimed import all_needs, counted_data
 from plan.config import Config
 from plan.data import data_of_runs
-from plan.datasets import bitext_ids, mono_ids
+from plan.datasets import Dataset, bitext_ids, mono_ids
 from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
 from plan.runs import resolve_run, with_ancestors
 from plan.translators import decoder_of, resolve_translator
@@ -122,7 +122,7 @@ class Pricing:
         return vocabulary_size(self.config)
 
     @cached_property
-    def dataset_of(self) -> dict:
+    def dataset_of(self) -> dict[str, Dataset]:
         return {dataset.path: dataset for dataset in self.config.datasets.values()}
 
     @cached_property
@@ -470,7 +470,7 @@ class Pricing:
 
     # --- text and downloads
 
-    def size_of_download(self, dataset) -> tuple[float, str]:
+    def size_of_download(self, dataset: Dataset) -> tuple[float, str]:
         if dataset.bytes:
             return float(dataset.bytes), "size as published"
         if listed := re.search(r"listed as ([\d.]+)([KMGT])", dataset.note):

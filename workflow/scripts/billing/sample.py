@@ -14,6 +14,7 @@ from engine.cost import Seen
 from engine.data import Source
 from engine.dist import Ranks
 from engine.objectives import OBJECTIVES
+from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.shards import open_shard, read_manifest, write_shard
 from training.assembly import COUNTED, build_mixture, next_batches, seen_in, tell_sources
@@ -92,7 +93,7 @@ def early_steps(run: RunConfig, objective: ObjectiveConfig, steps: int) -> float
     return min(1.0, share) * steps if share * run.schedule.steps >= 1 else 0.0
 
 
-def _counts(batch) -> np.ndarray:
+def _counts(batch: Batch) -> np.ndarray:
     """In the order of Seen."""
     tokens, items, attended = seen_in(batch)
     values = {"tokens": tokens, "items": items, "attended": attended, "predictions": len(batch.targets)}

@@ -143,7 +143,14 @@ def attend(
     return by_hand.attention(q_BHTK, k_BHTK, v_BHTK, mask, dropout, bias.dense_BHTT if bias else None, gate_BHT)
 
 
-def flexible(q_BHTK, k_BHTK, v_BHTK, mask: BlockMask, bias: DistanceBias | None, gate_BHT: Tensor | None) -> Tensor:
+def flexible(
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    v_BHTK: Tensor,
+    mask: BlockMask,
+    bias: DistanceBias | None,
+    gate_BHT: Tensor | None,
+) -> Tensor:
     mix = flex_attention if torch.compiler.is_dynamo_compiling() else compiled_flex_attention()
     if bias is None:
         return mix(q_BHTK, k_BHTK, v_BHTK, block_mask=mask, kernel_options=KERNEL)

@@ -12,7 +12,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 LONGEST = 256  # keys: of longer rows, all scores at once no longer stay near the processor
 ROWS = 32  # of a product, a multiple of it: so there are few
@@ -54,7 +54,13 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, distance: Tensor | None, gate: Tensor
+        ctx: FunctionCtx,
+        q_BHTK: Tensor,
+        k_BHSK: Tensor,
+        v_BHSK: Tensor,
+        mask: Tensor | None,
+        distance: Tensor | None,
+        gate: Tensor,
     ) -> Tensor:
         B, H, T, K = q_BHTK.shape
         q, k, v = (x.reshape(B * H, -1, K) for x in (q_BHTK, k_BHSK, v_BHSK))
@@ -71,7 +77,7 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_BHTK: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, d_BHTK: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, p, distance, gate = ctx.saved_tensors
         B, H, T, K = d_BHTK.shape
         d, scale = d_BHTK.reshape(B * H, T, K), 1 / math.sqrt(K)
@@ -98,14 +104,14 @@ class OfDistance(torch.autograd.Function):
     """The gradient of a row is the sum of those of its copies."""
 
     @staticmethod
-    def forward(ctx, by_distance_MH: Tensor, index_BTT: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, by_distance_MH: Tensor, index_BTT: Tensor) -> Tensor:
         ctx.save_for_backward(index_BTT)
         ctx.rows, ctx.dtype = len(by_distance_MH), by_distance_MH.dtype
         return F.embedding(index_BTT, by_distance_MH).permute(0, 3, 1, 2).contiguous()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_BHTT: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: FunctionCtx, d_BHTT: Tensor) -> tuple[Tensor, None]:
         [index_BTT] = ctx.saved_tensors
         index = index_BTT.flatten()
         sums = [index.bincount(d_BHTT[:, h].flatten(), minlength=ctx.rows) for h in range(d_BHTT.shape[1])]
@@ -134,7 +140,7 @@ class CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: FunctionCtx, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
         N, dtype = len(targets_N), torch.promote_types(logits_NV.dtype, torch.float32)
         own_N = logits_NV[:N].gather(1, targets_N[:, None]).squeeze(1).to(dtype)
         top_N, log_z_N = torch.empty(N, dtype=dtype), torch.empty(N, dtype=dtype)
@@ -151,7 +157,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: FunctionCtx, d: Tensor, _: Tensor) -> tuple[Tensor, None]:
         logits_NV, targets_N, log_z_N = ctx.saved_tensors
         N, d_NV, room = len(targets_N), torch.empty_like(logits_NV), torch.empty(0, dtype=log_z_N.dtype)
         for rows in blocks(N, logits_NV.shape[1]):

@@ -717,7 +717,7 @@ def running_count(values: np.ndarray) -> np.ndarray:
     return ramp(sizes)
 
 
-def restart_on_second_side(position, document, side, R: int, T: int) -> np.ndarray:
+def restart_on_second_side(position: np.ndarray, document: np.ndarray, side: np.ndarray, R: int, T: int) -> np.ndarray:
     """XLM's numbering: the second sentence of a pair begins again at the first position."""
     out = position.reshape(R, T).copy()
     second = (side.reshape(R, T) == 1) & (document.reshape(R, T) >= 0)

@@ -1,6 +1,6 @@
 """Checks of sentences of the papers against the papers' own tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -80,7 +80,7 @@ def check_statements(audit: Audit) -> None:
             audit.findings.append(Finding(statement.item, says["row"], says["column"], printed, recomputed, "text"))
 
 
-def _number_form(compute):
+def _number_form(compute: Callable[..., Number]) -> Callable[[Audit, Statement], tuple[str, str]]:
     def form(audit: Audit, statement: Statement) -> tuple[str, str]:
         printed, recomputed = parse(statement.printed, statement.where), compute(*statement.numbers(audit))
         text = shown(recomputed, 2, strip=True)

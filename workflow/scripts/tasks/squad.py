@@ -6,6 +6,7 @@ A prediction file is a JSON object {id: answer}, as XTREME's submissions have it
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.atomic import write_json
 from common.errors import UserError
@@ -102,7 +103,7 @@ def one_question(item: object, context: str, where: str, of_paragraph: str, lang
     return Question(name, text, context, language, texts, starts)
 
 
-def value(item: object, key: str, kind: type | tuple[type, ...], where: str):
+def value(item: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
     """item[key], of this type, or an error that says which is missing."""
     if not isinstance(item, dict) or key not in item:
         raise UserError(f"{where}: no {key!r}; this is not in SQuAD's format")

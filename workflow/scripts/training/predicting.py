@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from torch import Tensor
 
@@ -27,7 +28,12 @@ class Centre:
 
 
 def describe(
-    args, recipe: Recipe, encoder: Encoder, metadata: dict[str, str], centre: Centre | None, languages: dict
+    args: SimpleNamespace,
+    recipe: Recipe,
+    encoder: Encoder,
+    metadata: dict[str, str],
+    centre: Centre | None,
+    languages: dict,
 ) -> dict:
     pretrain_seed = metadata.get("pretrain_seed", metadata.get("seed"))
     layer = None if recipe.recipe.layer is None else recipe.recipe.layer_of(encoder.config.layers)

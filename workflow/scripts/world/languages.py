@@ -6,6 +6,7 @@ shape, but their words are drawn from the world's seed.
 
 import random
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -142,7 +143,7 @@ def build_language(world: World, code: str, like: str | None = None) -> Language
         return build_han_language(world, code, profile, rng)
     taken: set[str] = set()
 
-    def fresh(draw) -> str:
+    def fresh(draw: Callable[[], str]) -> str:
         while True:
             word = draw()
             if word not in taken:
