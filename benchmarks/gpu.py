@@ -68,10 +68,10 @@ from engine.config import (  # noqa: E402
     RunConfig,
     ScheduleConfig,
 )
-from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
 from engine.shape import ModelConfig, RelativeBias  # noqa: E402
+from engine.streams import Source  # noqa: E402
 from training.assembly import (  # noqa: E402
     PretrainingModel,
     build_mixture,

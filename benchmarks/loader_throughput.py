@@ -19,8 +19,9 @@ sys.path.insert(0, str(REPOSITORY / "workflow" / "scripts"))
 
 from engine.config import MaskSpec  # noqa: E402
 from engine.corruption import corrupt, select  # noqa: E402
-from engine.data import Mixture, Source  # noqa: E402
+from engine.data import Mixture  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
+from engine.streams import Source  # noqa: E402
 
 GOAL = 1_000_000
 FORMS = {

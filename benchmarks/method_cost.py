@@ -31,9 +31,9 @@ import pretrain  # noqa: E402
 from common.typed import build  # noqa: E402
 from engine import cost  # noqa: E402
 from engine.config import RunConfig  # noqa: E402
-from engine.data import Source  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
+from engine.streams import Source  # noqa: E402
 from plan.config import Config  # noqa: E402
 from plan.load import load_config  # noqa: E402
 from plan.runs import resolve_run  # noqa: E402

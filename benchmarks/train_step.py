@@ -46,12 +46,13 @@ sys.path.insert(0, os.environ.get("TRAIN_STEP_SCRIPTS") or str(REPOSITORY / "wor
 import pretrain  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from engine.config import BatchConfig, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig  # noqa: E402
-from engine.data import Mixture, Source  # noqa: E402
+from engine.data import Mixture  # noqa: E402
 from engine.dist import Ranks  # noqa: E402
 from engine.objectives.base import Batch  # noqa: E402
 from engine.optim import clip_gradients  # noqa: E402
 from engine.shape import ModelConfig  # noqa: E402
 from engine.shards import write_shard  # noqa: E402
+from engine.streams import Source  # noqa: E402
 from training.assembly import PretrainingModel, build_mixture, next_batches  # noqa: E402
 
 OURS, USUAL, TRICK = "ours", "transformers", "transformers, selected tokens alone"

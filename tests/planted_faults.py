@@ -77,7 +77,7 @@ FAULTS = (
           "np.where(fate < spec.mask + spec.random, random_token, tokens[where])", "random_token", "data"),
     fault("rows of packing that hold too much", "engine/data.py", "left = room - length\n",
           "left = room - length + 1\n", "data"),
-    fault("the next epoch in the order of the last", "engine/data.py",
+    fault("the next epoch in the order of the last", "engine/streams.py",
           "self.order = generator(self.seed, self.key, self.epoch, shard)",
           "self.order = generator(self.seed, self.key, 0, shard)", "data"),
     fault("second sides that number on", "engine/data.py", "out[second] += FIRST_POSITION - first[second]",

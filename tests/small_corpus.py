@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from engine.data import Mixture, Source
+from engine.data import Mixture
 from engine.shards import write_shard
+from engine.streams import Source
 
 VOCABULARY = 60
 LANGUAGES = ("de", "en", "hi")

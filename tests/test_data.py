@@ -8,10 +8,12 @@ import pytest
 from common.errors import UserError
 from engine.config import MaskSpec, ObjectiveConfig
 from engine.corruption import corrupt, select
-from engine.data import FORMS, SHORTEST, Drawn, ItemOptions, Layout, Mixture, Rows, Source, Stream, block_bounds, pack
+from engine.data import Layout, Mixture, Rows, pack
+from engine.forms import FORMS, SHORTEST, block_bounds
 from engine.options import DESCRIPTIONS
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards, write_shard
+from engine.streams import Drawn, ItemOptions, Source, Stream
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from small_corpus import LANGUAGES, VOCABULARY, mixture, sources, write_corpus, write_sentences
 from small_engine import run_of

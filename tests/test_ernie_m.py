@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from common.errors import UserError
 from engine.attention_rules import Tokens, camlm, camlm_siblings, full
 from engine.config import MaskSpec, ObjectiveConfig
-from engine.data import FIRST_POSITION, Rows, Source
+from engine.data import FIRST_POSITION, Rows
 from engine.dist import Ranks
 from engine.masks import block_mask, boolean_mask
 from engine.objectives import OBJECTIVES, btmlm, mlm
 from engine.objectives import camlm as camlm_objective
 from engine.objectives.base import Batch
 from engine.objectives.sampling import evaluating, sample
+from engine.streams import Source
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from pretrain import backward
 from small_corpus import LANGUAGES, VOCABULARY, write_sentences

@@ -32,7 +32,6 @@ from engine.assembly import Seq2Seq
 from engine.beam import translate_rows
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import RunConfig
-from engine.data import Source
 from engine.heads import HEADS, encode, language_number
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
@@ -40,6 +39,7 @@ from engine.objectives.rtd import DiscriminatorHead
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows, sentence_rows
 from engine.shape import ModelConfig, RelativeBias
+from engine.streams import Source
 from engine.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
 from plan.config import Config
 from plan.load import load_config

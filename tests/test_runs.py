@@ -16,10 +16,11 @@ from common.errors import UserError
 from common.identity import run_hash
 from engine.checkpoint import load_encoder, load_weights
 from engine.config import InitConfig, RunConfig, load_run
-from engine.data import FORMS, ItemOptions, Source, Stream
+from engine.forms import FORMS
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.shards import read_manifest
+from engine.streams import ItemOptions, Source, Stream
 from mixes import arguments
 from plan.config import Config
 from plan.load import load_config

@@ -9,8 +9,9 @@ import pytest
 import training.assembly
 from common.errors import UserError
 from corpus.sampling import Source, plan, read_plan, sources_of_counts, sources_of_run, write_plan
-from engine.data import FORMS, ItemOptions, Stream
+from engine.forms import FORMS
 from engine.shards import write_shard
+from engine.streams import ItemOptions, Stream
 from train_vocabulary import draws, quotas
 
 

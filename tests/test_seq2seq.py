@@ -12,12 +12,13 @@ from common.errors import UserError
 from engine.assembly import Seq2Seq
 from engine.attention_rules import full, own_side_so_far
 from engine.config import MaskSpec, ObjectiveConfig
-from engine.data import FIRST_POSITION, Mixture, Rows, Source
+from engine.data import FIRST_POSITION, Mixture, Rows
 from engine.dist import Ranks
 from engine.masks import block_mask, boolean_mask
 from engine.objectives import OBJECTIVES, seq2seq
 from engine.objectives.base import Batch
 from engine.randomness import mix
+from engine.streams import Source
 from engine.tokenizer import BOS, EOS, PAD
 from small_corpus import LANGUAGES, VOCABULARY, mixture
 from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401

@@ -131,7 +131,7 @@ def _with_sources(run, tiny):
     """mBART has a vector of each language."""
     import dataclasses
 
-    from engine.data import Source
+    from engine.streams import Source
 
     sources = (Source("mono", "cc-100", "de", 0.5, ()), Source("mono", "cc-100", "en", 0.5, ()))
     return dataclasses.replace(

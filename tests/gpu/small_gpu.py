@@ -13,11 +13,12 @@ import pretrain
 import training.assembly
 from engine import attention
 from engine.config import BatchConfig, MaskSpec, ObjectiveConfig, OptimizerConfig, RunConfig, ScheduleConfig
-from engine.data import Mixture, Source
+from engine.data import Mixture
 from engine.dist import Ranks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch, whole_width
 from engine.shape import ModelConfig, RelativeBias
+from engine.streams import Source
 from small_corpus import VOCABULARY, plan_rows, write_corpus
 from training.assembly import PretrainingModel, build_mixture, tell_sources
 from training.readings import read

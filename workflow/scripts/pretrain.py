@@ -36,7 +36,7 @@ from engine.checkpoint import load_state, load_whole_state, save_state, save_wei
 from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
 from engine.cost import check_passes
-from engine.data import Mixture, Source
+from engine.data import Mixture
 from engine.dist import STOPPED_STATUS, GradientSums, Ranks, StopRequest, shard_blocks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
@@ -44,6 +44,7 @@ from engine.optim import AdamW, clip_gradients, learning_rate, parameter_groups
 from engine.randomness import stable_hash
 from engine.recomputing import recompute_parts
 from engine.shards import verify_shards
+from engine.streams import Source
 from engine.tokenizer import load_tokenizer
 from training.assembly import (
     COUNTED,

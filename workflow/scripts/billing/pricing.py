@@ -28,9 +28,9 @@ from corpus.sampling import sources_of_run, write_plan
 from engine import cost
 from engine.config import RunConfig
 from engine.cost import Pass
-from engine.data import Source
 from engine.shape import ModelConfig
 from engine.shards import read_manifest
+from engine.streams import Source
 from plan.allocation import allocated
 from plan.claimed import all_needs, counted_data
 from plan.config import Config

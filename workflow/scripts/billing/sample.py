@@ -11,12 +11,12 @@ import numpy as np
 from common.typed import build
 from engine.config import ObjectiveConfig, RunConfig
 from engine.cost import Seen
-from engine.data import Source
 from engine.dist import Ranks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.options import DESCRIPTIONS
 from engine.shards import open_shard, read_manifest, write_shard
+from engine.streams import Source
 from training.assembly import COUNTED, build_mixture, next_batches, seen_in, tell_sources
 
 SAMPLED_TOKENS = 80_000  # slots of the sample of each objective

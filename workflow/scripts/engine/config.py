@@ -7,9 +7,9 @@ from pathlib import Path
 from common.errors import UserError
 from common.typed import build
 from common.yamlfiles import read_resolved
-from engine.data import Source
 from engine.options import DESCRIPTIONS, check_restart
 from engine.shape import ModelConfig
+from engine.streams import Source
 
 
 @dataclass(frozen=True)

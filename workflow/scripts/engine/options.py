@@ -1,6 +1,6 @@
 """What each objective reads, how its items lie in a row, and its options. No torch here: the plan reads it too.
 
-The forms of an item are described where they are written, in engine/data.py.
+The forms of an item are described where they are written, in engine/forms.py.
 """
 
 from dataclasses import dataclass, fields

@@ -1,6 +1,6 @@
 """What an objective makes of one example: its real rows through its real code, noting what happens on the way.
 
-The rows come from the forms of engine/data.py and the objective's own corruption, the passes from its own `prepare` and
+The rows come from engine/forms.py and the objective's own corruption, the passes from its own `prepare` and
 `loss`, over a network with the modules of the run but few numbers and random weights. Hooks note which tokens enter the
 embeddings, who sees whom, through which modules a pass goes, which states a head reads, and what they are compared
 with. The vocabulary is that of the example's words; nothing here knows a paper or draws.
@@ -23,14 +23,15 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from engine.config import ObjectiveConfig, RunConfig
-from engine.data import FORMS, Source
 from engine.dist import Ranks
+from engine.forms import FORMS
 from engine.heads import HEADS
 from engine.model import CrossAttention, Encoder, MaskedLanguageModelHead, ResidualNorm, SelfAttention, shapes_alone
 from engine.objectives import OBJECTIVES
 from engine.options import DESCRIPTIONS
 from engine.rows import pad, pair_rows
 from engine.shards import write_shard
+from engine.streams import Source
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
 from training.assembly import PretrainingModel, build_mixture, next_batches
 

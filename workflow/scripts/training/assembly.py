@@ -18,7 +18,7 @@ from engine import cost
 from engine.attention import has_flash_attention
 from engine.attention_rules import Tokens
 from engine.config import ObjectiveConfig, RunConfig
-from engine.data import Mixture, Rows, Source, language_codes
+from engine.data import Mixture, Rows
 from engine.dist import Ranks
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives import OBJECTIVES
@@ -27,6 +27,7 @@ from engine.options import DESCRIPTIONS
 from engine.precision import mixed_precision
 from engine.randomness import stable_hash
 from engine.shards import sha256_of_manifests
+from engine.streams import Source, language_codes
 
 TILE = 128  # columns of a row, on a GPU: FlexAttention's blocks, and its gradient is known to fail beside them
 

@@ -21,13 +21,15 @@ from common.errors import UserError
 from engine import corruption
 from engine.by_hand import full_rows
 from engine.corruption import select
-from engine.data import Rows, Source, language_codes, ramp, running_count
+from engine.data import Rows
 from engine.objectives.base import Batch, Loss, Number, Objective
 from engine.objectives.camlm import LANGUAGES_OF_MASKS, mask_modules, mask_states
 from engine.objectives.mlm import in_chunks, masked_lm_loss
 from engine.objectives.sampling import draws, evaluating, sample
+from engine.ragged import ramp, running_count
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shard, read_manifest
+from engine.streams import Source, language_codes
 from engine.tokenizer import FIRST_PIECE, PAD
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from engine import corruption
 from engine.attention_rules import Tokens, camlm, camlm_siblings
 from engine.corruption import mask_tokens_per_side, select
-from engine.data import Rows, language_codes, running_count
+from engine.data import Rows
 from engine.objectives.base import Batch, Loss, Objective, mlm_head
 from engine.objectives.mlm import selected_cross_entropy
+from engine.ragged import running_count
+from engine.streams import language_codes
 
 if TYPE_CHECKING:
     from engine.config import ObjectiveConfig

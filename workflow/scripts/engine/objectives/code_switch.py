@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from engine.corruption import mask_tokens
-from engine.data import FIRST_POSITION, Rows, Source, language_codes, ramp, running_count
+from engine.data import FIRST_POSITION, Rows
 from engine.objectives.base import Objective
 from engine.objectives.mlm import masked_lm_loss
+from engine.ragged import ramp, running_count
 from engine.randomness import mix, stable_hash, uniform
 from engine.shards import open_shards
+from engine.streams import Source, language_codes
 from engine.tokenizer import FIRST_PIECE, PAD
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """mBERT's objective: masked language modelling on two segments, and whether the second one follows the first.
 
-p(next) = softmax(W tanh(W_p h_<s> + b_p) + b); half of the second segments come from elsewhere (engine/data.py).
+p(next) = softmax(W tanh(W_p h_<s> + b_p) + b); half of the second segments come from elsewhere (engine/forms.py).
 """
 
 from collections.abc import Callable

@@ -27,11 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from engine.attention_rules import Tokens, full, own_side_so_far
-from engine.data import Rows, language_codes, ramp
+from engine.data import Rows
 from engine.model import FIRST_POSITION, Decoder
 from engine.objectives.base import Batch, Loss, Objective, mlm_head, whole_width
 from engine.objectives.mlm import selected_cross_entropy
+from engine.ragged import ramp
 from engine.randomness import mix, stable_hash, uniform
+from engine.streams import language_codes
 from engine.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:

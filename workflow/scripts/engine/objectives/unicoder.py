@@ -3,7 +3,7 @@
 word recovery      x_i is replaced by sum_j a_ij y_j, a_ij = softmax_j(w . [x_i; y_j; x_i * y_j]), over the token
                    embeddings of the two sentences; the encoder reads these alone and predicts every x_i.
 paraphrase         whether the two sentences of a row are a pair, from the state of <s>. The paper picks near neighbours
-                   as negatives with a model of its own; here they are any pair of the corpus (engine/data.py).
+                   as negatives with a model of its own; here they are any pair of the corpus (engine/forms.py).
 cross-lingual MLM  masked language modelling on texts whose sentences come from the two languages in turn.
 """
 
