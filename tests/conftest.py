@@ -124,3 +124,13 @@ def corpus(tmp_path_factory) -> Path:
     from small_training import make_corpus
 
     return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """What is made in the test is made in fp64, where equal means equal but for roundings."""
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

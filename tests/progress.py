@@ -67,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Generator[None, pytest.TestReport, object]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, object]:
     """Each of setup, call and teardown says what it took: a process of pytest-xdist tells it to the first."""
     report = yield
     (name, before), now = item.user_properties.pop(), used()

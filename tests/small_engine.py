@@ -1,8 +1,7 @@
-"""Tiny models and batches for the tests of the engine, in fp64, with the embeddings' activations at hand."""
+"""Tiny models and batches for the tests of the engine, with the embeddings' activations at hand."""
 
 import dataclasses
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -17,13 +16,6 @@ from small_corpus import VOCABULARY
 from training.assembly import PretrainingModel, next_batches
 
 CONFIG = ModelConfig(3, 16, 2, 32, 60, VOCABULARY, dropout=0.0, attention_dropout=0.0, init_std=0.2)
-
-
-@pytest.fixture()
-def double():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def run_of(*objectives: ObjectiveConfig, device_rows: int = 99, **model: object) -> RunConfig:
@@ -52,7 +44,7 @@ def watch_embeddings(encoder: Encoder) -> list[Tensor]:
     the tables are tied, so their own gradients say nothing about who saw whom."""
     seen: list[Tensor] = []
 
-    def note(module: torch.nn.Module, inputs: tuple, output: Tensor) -> Tensor:
+    def note(_module: torch.nn.Module, _inputs: tuple, output: Tensor) -> Tensor:
         output = output if output.requires_grad else output.requires_grad_()
         seen.append(output)
         return output

@@ -16,7 +16,7 @@ from engine.randomness import stable_hash, uniform
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD, UNK
 from pretrain import backward
 from small_corpus import VOCABULARY, mixture, sources
-from small_engine import double, model_of, run_of  # noqa: F401
+from small_engine import model_of, run_of
 from small_rows import apart, lay, pair, random_pairs
 from training.assembly import micro_batches
 
@@ -62,7 +62,8 @@ def assert_gradients_ignore_micro_batches(objective: ObjectiveConfig, form=pair)
 NSP = ObjectiveConfig("nsp", pair_separators=1)
 
 
-def test_next_sentence_loss_by_hand(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_next_sentence_loss_by_hand():
     model = model_of(run_of(NSP, token_types=2))
     [batch] = batches_of(NSP)
     found = nsp.nsp_loss(model, batch)
@@ -122,7 +123,8 @@ def test_labels_of_next_sentences_are_what_the_form_did(shards):
 RECOVERY = ObjectiveConfig("word-recovery", pair_separators=1)
 
 
-def test_word_recovery_by_hand(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_word_recovery_by_hand():
     model = model_of(run_of(RECOVERY))
     [batch] = batches_of(RECOVERY)
     found = unicoder.word_recovery_loss(model, batch)
@@ -152,7 +154,8 @@ def test_word_recovery_by_hand(double):  # noqa: F811
     assert_gradients_ignore_micro_batches(RECOVERY)
 
 
-def test_word_recovery_takes_nothing_from_a_trained_row_of_pad(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_word_recovery_takes_nothing_from_a_trained_row_of_pad():
     """<pad> stands where the mixture goes. Its row begins as zero, and the softmax over the tied table trains it."""
     model = model_of(run_of(RECOVERY))
     [batch] = batches_of(RECOVERY)
@@ -164,7 +167,8 @@ def test_word_recovery_takes_nothing_from_a_trained_row_of_pad(double):  # noqa:
     assert torch.allclose(unicoder.recovered_states(model, batch, alone)[real], before[real], rtol=0, atol=1e-12)
 
 
-def test_word_recovery_reads_x_through_its_weights_alone(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_word_recovery_reads_x_through_its_weights_alone():
     """With w = 0 every mixture is the mean of y: what x was cannot be told."""
     model = model_of(run_of(RECOVERY))
     [batch] = batches_of(RECOVERY)
@@ -181,7 +185,8 @@ def test_word_recovery_reads_x_through_its_weights_alone(double):  # noqa: F811
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2])
-def test_paraphrases_by_hand(double, share):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_paraphrases_by_hand(share):
     objective = ObjectiveConfig("paraphrase", pair_separators=1, options={"negative_share": share})
     model = model_of(run_of(objective))
     pairs = random_pairs(40, VOCABULARY, seed=8, longest=4)
@@ -238,7 +243,8 @@ def met(model, batches: list[Batch]) -> list[Batch]:
 
 @pytest.mark.parametrize("queue", [0, 12])
 @pytest.mark.parametrize("probability", [0.0, 0.7])
-def test_hierarchical_contrast_by_hand(double, queue, probability):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_hierarchical_contrast_by_hand(queue, probability):
     """With loops: negatives moved as vectors, word by word, each sentence in a row of its own."""
     objective = hictl_of(queue=queue)
     model = model_of(run_of(objective))
@@ -285,11 +291,13 @@ def test_hierarchical_contrast_by_hand(double, queue, probability):  # noqa: F81
 
 
 @pytest.mark.parametrize("queue", [0, 12])
-def test_hictl_compares_the_whole_step_whatever_the_micro_batches(double, queue):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_hictl_compares_the_whole_step_whatever_the_micro_batches(queue):
     assert_gradients_ignore_micro_batches(hictl_of(queue=queue), form=apart)
 
 
-def test_negatives_have_no_gradient_and_a_pair_is_not_its_own_negative(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_negatives_have_no_gradient_and_a_pair_is_not_its_own_negative():
     objective = hictl_of()
     model = model_of(run_of(objective))
     batches = met(model, batches_of(objective, device_rows=2, form=apart))
@@ -301,7 +309,8 @@ def test_negatives_have_no_gradient_and_a_pair_is_not_its_own_negative(double): 
     assert float(hictl.hictl_loss(model, alone[0]).sums["sentences"].detach()) == pytest.approx(0, abs=1e-12)
 
 
-def test_the_probability_follows_the_loss_and_the_queue_takes_the_pairs(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_probability_follows_the_loss_and_the_queue_takes_the_pairs():
     objective = hictl_of(queue=10)
     model = model_of(run_of(objective))
     hictl.start(model, objective, lambda: batches_of(objective, form=apart), Ranks())
@@ -445,7 +454,8 @@ def test_packing_does_not_change_what_is_switched(shards, monkeypatch):
     assert all(any(selected) for _, selected in found[0].values())
 
 
-def test_alm_trains_on_the_sentence_alone(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_alm_trains_on_the_sentence_alone(shards):
     objective = switching(shards)
     own = mixture(shards, "bitext", pair_separators=1, row_length=48)
     [batch] = micro_batches(own.assemble(own.next_layout()), objective, run_of(objective), Ranks())

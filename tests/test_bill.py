@@ -545,7 +545,7 @@ def test_the_search_of_duplicates_has_files_that_go(bare, machines):
     assert found.scratch == pytest.approx(text * (48 / 130 + 780 / 3000), rel=0.01)
 
 
-def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines, tmp_path):
+def test_the_csv_adds_up_to_what_is_printed(bills, bare, machines):
     limits = bill.Limits(100, None, 4, 10)
     text, critical = bill.report(bills, 5, bare, rate_of(machines), limits)
     rows = [*csv.DictReader(io.StringIO(bill.as_csv(bills, critical)))]

@@ -861,7 +861,7 @@ def test_xtreme_average_is_that_of_the_tables(config):
     assert weights["xnli", "accuracy"] == round(1 / 9, 4) and weights["mlqa", "exact-match"] == round(1 / 18, 4)
 
 
-def test_seeds_that_share_their_encoder_count_once(repository, roots, config):
+def test_seeds_that_share_their_encoder_count_once(repository, roots):
     """Retrieval reads the encoder as it is: five seeds of fine-tuning from one pre-training are one number."""
     shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
     shared.scale["pretrain_seeds"] = 3

@@ -531,7 +531,7 @@ def test_any_memory_and_any_shards_find_what_the_definition_says(
     assert seed or sum(bool(r & NEAR) for r in expected.values()) > 5
 
 
-def test_sketches_never_hide_a_pair(tmp_path: Path) -> None:
+def test_sketches_never_hide_a_pair() -> None:
     rng = np.random.default_rng(0)
     for values in (31, 32, 96):
         a = rng.integers(0, 4, (500, values)).astype(np.uint32) * 5

@@ -489,7 +489,7 @@ def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
     assert set(of_papers.listed) == set(config.runs) - of_papers.not_here
 
 
-def test_a_message_names_sixty_of_many(repository, tree):
+def test_a_message_names_sixty_of_many(tree):
     edit(tree, "config/scales/mini.yaml", "language_id: trained", "language_id: train")
     assert len(message(tree)) < 4000
 

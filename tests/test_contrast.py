@@ -16,9 +16,11 @@ from engine.objectives.base import Batch, joined
 from engine.tokenizer import BOS, EOS
 from pretrain import backward, new_optimizer
 from small_corpus import VOCABULARY
-from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import model_of, run_of, watch_embeddings
 from small_rows import apart, lay, random_pairs
 from training.assembly import PretrainingModel, micro_batches
+
+pytestmark = pytest.mark.usefixtures("double")
 
 PAIRS = random_pairs(8, VOCABULARY, longest=4)
 OTHER_PAIRS = random_pairs(8, VOCABULARY, seed=1, longest=4)
@@ -74,7 +76,7 @@ def test_info_nce_by_hand():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_loss_is_info_nce_of_sentences_encoded_one_by_one(double, name):  # noqa: F811
+def test_the_loss_is_info_nce_of_sentences_encoded_one_by_one(name):
     """By another way: each side of each pair as a row of its own, logits with the positive at 0, cross-entropy."""
     objective = objective_of(name)
     model = started(objective)
@@ -105,7 +107,7 @@ def test_the_loss_is_info_nce_of_sentences_encoded_one_by_one(double, name):  # 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_query_and_key_never_meet(double, name):  # noqa: F811
+def test_query_and_key_never_meet(name):
     """A query depends on its own sentence alone: not on the translation, not on its neighbour in the row."""
     objective = objective_of(name)
     model = started(objective)
@@ -127,7 +129,7 @@ def test_query_and_key_never_meet(double, name):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_query_side_has_gradients_and_the_copy_follows(double, name):  # noqa: F811
+def test_only_the_query_side_has_gradients_and_the_copy_follows(name):
     objective = objective_of(name)
     run = run_of(objective)
     model = started(objective)
@@ -171,7 +173,7 @@ def test_the_queue_is_first_in_first_out():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_keys_of_a_step_replace_the_oldest(double, name):  # noqa: F811
+def test_the_keys_of_a_step_replace_the_oldest(name):
     objective = objective_of(name, queue=20)
     model = started(objective)
     own = contrast_of(model, name)
@@ -189,7 +191,7 @@ def test_the_keys_of_a_step_replace_the_oldest(double, name):  # noqa: F811
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device_rows", [1, 3])
-def test_micro_batches_change_neither_gradients_nor_queue(double, name, device_rows):  # noqa: F811
+def test_micro_batches_change_neither_gradients_nor_queue(name, device_rows):
     objective = objective_of(name)
     run = run_of(objective)
     results = []
@@ -208,7 +210,7 @@ def test_micro_batches_change_neither_gradients_nor_queue(double, name, device_r
     assert torch.allclose(queue, other_queue, rtol=0, atol=1e-12)
 
 
-def test_keys_of_ranks_come_in_the_order_of_the_rows(double):  # noqa: F811
+def test_keys_of_ranks_come_in_the_order_of_the_rows():
     """Two ranks hold every other row; what the second has is appended by `gather`."""
     objective = objective_of("xlco")
     model = started(objective)
@@ -241,7 +243,7 @@ def test_the_copy_is_taken_from_the_loaded_encoder(name):
 
 
 @pytest.mark.parametrize("normalise", ["z", "h_only"])
-def test_vectors_do_not_depend_on_the_length_of_the_state(double, normalise):  # noqa: F811
+def test_vectors_do_not_depend_on_the_length_of_the_state(normalise):
     objective = objective_of("ppa", normalise=normalise)
     model = started(objective)
     [batch] = batches_of(objective)
@@ -281,7 +283,7 @@ def test_tlm_reads_the_sides_of_the_contrast_in_their_order_as_one_row(separator
 
 @pytest.mark.parametrize("token_types", [0, 2])
 @pytest.mark.parametrize("sentences", ["tlm", "mlm"])
-def test_masked_tokens_see_the_pair_or_their_sentence(double, sentences, token_types):  # noqa: F811
+def test_masked_tokens_see_the_pair_or_their_sentence(sentences, token_types):
     """The loss by another way: every pair, or every sentence, as a row of its own."""
     objective = objective_of("ppa", sentences=sentences)
     model = started(objective, token_types=token_types)
@@ -302,7 +304,7 @@ def test_masked_tokens_see_the_pair_or_their_sentence(double, sentences, token_t
     assert list(ppa.count(batch)) == ["mlm", "contrast"] and ppa.count(batch)["mlm"] == len(batch.targets)
 
 
-def test_contrast_alone_has_no_masked_tokens(double):  # noqa: F811
+def test_contrast_alone_has_no_masked_tokens():
     objective = objective_of("ppa", sentences="none")
     model = started(objective)
     [batch] = prepared(model, batches_of(objective))
@@ -313,7 +315,7 @@ def test_contrast_alone_has_no_masked_tokens(double):  # noqa: F811
 # ---- XLCO ----
 
 
-def test_xlco_fills_its_queue_before_the_first_step_with_keys_of_the_copy(double):  # noqa: F811
+def test_xlco_fills_its_queue_before_the_first_step_with_keys_of_the_copy():
     objective = objective_of("xlco", queue=20)
     drawn = []
 
@@ -332,7 +334,7 @@ def test_xlco_fills_its_queue_before_the_first_step_with_keys_of_the_copy(double
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3])
-def test_layers_count_the_embeddings_as_0(double, layer):  # noqa: F811
+def test_layers_count_the_embeddings_as_0(layer):
     objective = objective_of("xlco", layer=layer)
     model = started(objective)
     embedded = watch_embeddings(model.encoder)
@@ -352,7 +354,7 @@ def test_a_layer_that_the_model_has_not_is_named():
         model_of(run_of(objective_of("xlco", layer=8)))
 
 
-def test_vectors_of_xlco_keep_their_length_and_see_masks(double):  # noqa: F811
+def test_vectors_of_xlco_keep_their_length_and_see_masks():
     objective = objective_of("xlco")
     model = started(objective)
     [batch] = batches_of(objective)

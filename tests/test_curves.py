@@ -59,7 +59,8 @@ def test_every_step_is_given_once_while_a_training_goes_on_and_after_a_retry(tmp
     }
 
 
-def test_a_damaged_log_is_named(tmp_path, kept):
+@pytest.mark.usefixtures("kept")
+def test_a_damaged_log_is_named(tmp_path):
     path = log(tmp_path / "runs/xlm/seed-1", range(1, 3), end="[1]\n")
     with pytest.raises(UserError, match=rf"{path}, line 3: not a step of a training"):
         curves.give("tensorboard", tmp_path)

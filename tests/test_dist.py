@@ -27,7 +27,7 @@ def sent(monkeypatch) -> list[Tensor]:
 
 
 @pytest.fixture
-def two(sent) -> dist.Ranks:
+def two() -> dist.Ranks:
     ranks = dist.Ranks()
     ranks.world_size = 2
     return ranks

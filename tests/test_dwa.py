@@ -14,9 +14,11 @@ from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, UNK
 from pretrain import backward
 from small_corpus import VOCABULARY
-from small_engine import double, model_of, run_of  # noqa: F401
+from small_engine import model_of, run_of
 from small_rows import lay, pair, random_pairs
 from training.assembly import PretrainingModel, micro_batches
+
+pytestmark = pytest.mark.usefixtures("double")
 
 # one long side, one side of a single token, and <unk>, which is a word like others
 PAIRS = [*random_pairs(7, VOCABULARY, seed=2, longest=8), ([9], [9, UNK, 12, 13])]
@@ -80,7 +82,7 @@ def padded(matrices: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize(("rounds", "alpha"), [(1, 0.9), (2, 0.9), (2, 0.4), (3, 0.9)])
-def test_alignment_equals_a_plain_implementation(double, rounds, alpha):  # noqa: F811
+def test_alignment_equals_a_plain_implementation(rounds, alpha):
     torch.manual_seed(3)
     matrices = [torch.randn(*torch.randint(1, 9, (2,)).tolist()) + 0.3 for _ in range(150)]
     values, real = padded(matrices)
@@ -125,7 +127,7 @@ def test_places_are_the_content_of_each_pair():
         assert found == [list(sides[side]) for sides in PAIRS]
 
 
-def test_labels_come_from_the_unmasked_pair_without_dropout(double):  # noqa: F811
+def test_labels_come_from_the_unmasked_pair_without_dropout():
     objective = objective_of()
     run = run_of(objective, dropout=0.5, attention_dropout=0.5)
     model = model_of(run).train()
@@ -149,7 +151,7 @@ def test_labels_come_from_the_unmasked_pair_without_dropout(double):  # noqa: F8
     assert not model.encoder.training
 
 
-def test_the_loss_by_hand_pair_by_pair(double):  # noqa: F811
+def test_the_loss_by_hand_pair_by_pair():
     """Every pair in a row of its own, with loops: labels, both directions, and what has no link adds nothing."""
     objective = objective_of()
     model = model_of(run_of(objective))
@@ -191,7 +193,7 @@ def test_the_loss_by_hand_pair_by_pair(double):  # noqa: F811
     assert float(loss.sums["mlm"].detach()) == pytest.approx(float(masked.detach()), rel=1e-12)
 
 
-def test_logits_outside_the_other_side_are_minus_infinity(double):  # noqa: F811
+def test_logits_outside_the_other_side_are_minus_infinity():
     objective = objective_of()
     model = model_of(run_of(objective))
     batch = aligned(model, objective)
@@ -208,7 +210,7 @@ def test_logits_outside_the_other_side_are_minus_infinity(double):  # noqa: F811
     assert all(p.grad.abs().sum() > 0 for p in (model.dwa_pointer.query.weight, model.dwa_pointer.key.weight))
 
 
-def test_a_token_without_a_link_adds_nothing(double):  # noqa: F811
+def test_a_token_without_a_link_adds_nothing():
     objective = objective_of(tlm=False)
     model = model_of(run_of(objective))
     batch = aligned(model, objective)
@@ -224,7 +226,7 @@ def test_a_token_without_a_link_adds_nothing(double):  # noqa: F811
 
 
 @pytest.mark.parametrize("device_rows", [1, 3])
-def test_micro_batches_do_not_change_the_gradients(double, device_rows):  # noqa: F811
+def test_micro_batches_do_not_change_the_gradients(device_rows):
     objective = objective_of()
     run = run_of(objective)
     results = []
@@ -238,7 +240,7 @@ def test_micro_batches_do_not_change_the_gradients(double, device_rows):  # noqa
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-def test_packing_does_not_change_what_is_linked(double):  # noqa: F811
+def test_packing_does_not_change_what_is_linked():
     objective = objective_of()
     model = model_of(run_of(objective))
     links = []

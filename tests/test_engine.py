@@ -20,7 +20,7 @@ from engine.shape import ModelConfig
 from plan.load import load_config
 from plan.runs import resolve_run
 from small_corpus import LANGUAGES, VOCABULARY, mixture
-from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import CONFIG, batches_of, model_of, run_of, watch_embeddings
 from training.assembly import fill_in
 
 MMLM, TLM = ObjectiveConfig("mmlm"), ObjectiveConfig("tlm")
@@ -81,7 +81,8 @@ def test_the_encoder_is_torchs_post_ln_encoder():
     assert (states[-1] - expected)[real].abs().max() <= 1e-5
 
 
-def test_a_document_never_sees_its_neighbours(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_a_document_never_sees_its_neighbours(shards):
     """The gradient of one document's states with respect to another document's embeddings is exactly zero."""
     torch.manual_seed(1)
     encoder = Encoder(CONFIG).eval()
@@ -95,7 +96,8 @@ def test_a_document_never_sees_its_neighbours(shards, double):  # noqa: F811
     assert torch.isfinite(states).all()  # rows of padding alone give no NaN
 
 
-def test_packed_rows_give_the_loss_of_unpacked_rows(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_packed_rows_give_the_loss_of_unpacked_rows(shards):
     model = model_of(run_of(TLM))
     losses = []
     for packing in (True, False):
@@ -115,7 +117,8 @@ def test_packed_rows_give_the_loss_of_unpacked_rows(shards, double):  # noqa: F8
     assert max(abs(losses[0][key] - losses[1][key]) for key in common) < 1e-12
 
 
-def test_tlm_masks_see_the_other_side(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_tlm_masks_see_the_other_side(shards):
     model = model_of(run_of(TLM))
     [batch] = batches_of(mixture(shards, "bitext", packing=False), TLM)
     embedded = watch_embeddings(model.encoder)
@@ -127,7 +130,8 @@ def test_tlm_masks_see_the_other_side(shards, double):  # noqa: F811
     assert (gradient[r][other].abs().sum(-1) > 0).all()
 
 
-def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards):
     model = model_of(run_of(MMLM))
     [batch] = batches_of(mixture(shards, "mono"), MMLM)
     loss = mlm.masked_lm_loss(model, batch)
@@ -144,7 +148,8 @@ def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards, double):  # n
     assert float(loss.sums["loss"]) == pytest.approx(float(by_hand), rel=1e-12)
 
 
-def test_chunked_loss_equals_the_loss_in_one_piece(shards, double, monkeypatch):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_chunked_loss_equals_the_loss_in_one_piece(shards, monkeypatch):
     model = model_of(run_of(MMLM))
     [batch] = batches_of(mixture(shards, "mono"), MMLM)
     gradients = []

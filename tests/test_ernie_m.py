@@ -21,7 +21,7 @@ from engine.streams import Source
 from engine.tokenizer import BOS, EOS, FIRST_PIECE, PAD
 from pretrain import backward
 from small_corpus import LANGUAGES, VOCABULARY, write_sentences
-from small_engine import double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import model_of, run_of, watch_embeddings
 from small_rows import Part, lay, random_pairs
 from training.assembly import PretrainingModel, micro_batches
 
@@ -119,7 +119,8 @@ def translated(model: PretrainingModel, batch: Batch) -> Batch:
 
 @pytest.mark.parametrize("masks", ["in-place", "append"])
 @pytest.mark.parametrize("siblings", [False, True])
-def test_no_context_of_its_own_side_reaches_a_mask(make, double, masks, siblings):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_no_context_of_its_own_side_reaches_a_mask(make, masks, siblings):
     """Gradients of the logits of each mask with respect to every embedding, after three layers."""
     objective = make("camlm", masks=masks, siblings=siblings)
     model, batch = model_for(objective), pairs_of(objective)
@@ -142,7 +143,8 @@ def test_no_context_of_its_own_side_reaches_a_mask(make, double, masks, siblings
     assert met_siblings > 20
 
 
-def test_states_of_one_side_know_nothing_of_the_other(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_states_of_one_side_know_nothing_of_the_other(make):
     objective = make("camlm")
     model, batch = model_for(objective), pairs_of(objective)
     mask = batch.mask(camlm)
@@ -221,7 +223,8 @@ def first_leak(reached: list[torch.Tensor], places: dict[str, torch.Tensor]) -> 
 
 
 @pytest.mark.parametrize(("query", "key", "layer"), EXTRA_EDGES)
-def test_an_extra_edge_leaks_at_the_stated_layer(double, query, key, layer):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_an_extra_edge_leaks_at_the_stated_layer(query, key, layer):
     allowed, places = one_pair()
     allowed = allowed | edges(places, query, key)
     step = (allowed | torch.eye(13, dtype=torch.bool)).float()
@@ -240,7 +243,8 @@ def test_an_extra_edge_leaks_at_the_stated_layer(double, query, key, layer):  # 
     assert first_leak(felt, places) == layer
 
 
-def test_a_selected_token_that_kept_its_text_is_a_mask_all_the_same(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_a_selected_token_that_kept_its_text_is_a_mask_all_the_same(make):
     objective = dataclasses.replace(make("camlm"), mask=MaskSpec(0.4, 0.0, 0.0, 1.0))
     model, batch = model_for(objective), pairs_of(objective)
     assert torch.equal(batch.tokens, batch.original)
@@ -251,7 +255,8 @@ def test_a_selected_token_that_kept_its_text_is_a_mask_all_the_same(make, double
     assert torch.equal(changed[of_source], logits[of_source])
 
 
-def test_a_new_table_of_languages_changes_nothing(make, double, monkeypatch):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_a_new_table_of_languages_changes_nothing(make, monkeypatch):
     """With a full mask the first step's function is the plain encoder's; the table learns, at the masks alone."""
     objective = make("camlm")
     model, batch = model_for(objective), pairs_of(objective)
@@ -305,7 +310,8 @@ def test_a_mask_of_blocks_is_the_boolean_mask(make):
 
 
 @pytest.mark.parametrize("siblings", [False, True])
-def test_the_first_pass_sees_as_if_all_of_the_other_side_were_masked(make, double, monkeypatch, siblings):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_first_pass_sees_as_if_all_of_the_other_side_were_masked(make, monkeypatch, siblings):
     objective = make("btmlm", siblings=siblings)
     model = model_for(objective)
     [batch] = texts_of(objective)
@@ -342,7 +348,8 @@ def test_the_first_pass_sees_as_if_all_of_the_other_side_were_masked(make, doubl
     assert torch.equal(after[others], before[others]) != siblings
 
 
-def test_the_first_pass_leaves_no_trace(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_first_pass_leaves_no_trace(make):
     objective = make("btmlm")
     model = model_for(objective, dropout=0.5, attention_dropout=0.5).train()
     model.encoder.blocks[1].eval()
@@ -363,7 +370,8 @@ def test_the_first_pass_leaves_no_trace(make, double):  # noqa: F811
 
 
 @pytest.mark.parametrize("decoding", ["argmax", "sample"])
-def test_pseudo_tokens_are_pieces_of_text_and_logits_exist_in_chunks(make, double, monkeypatch, decoding):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_pseudo_tokens_are_pieces_of_text_and_logits_exist_in_chunks(make, monkeypatch, decoding):
     objective = make("btmlm", decoding=decoding)
     model = model_for(objective)
     with torch.no_grad():
@@ -384,7 +392,8 @@ def test_pseudo_tokens_are_pieces_of_text_and_logits_exist_in_chunks(make, doubl
     assert torch.equal(*whole)
 
 
-def test_the_likeliest_piece_is_taken_or_one_drawn_from_the_softmax(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_likeliest_piece_is_taken_or_one_drawn_from_the_softmax(make):
     objective = make("btmlm")
     model = model_for(objective)
     [batch] = texts_of(objective)
@@ -405,7 +414,8 @@ def test_the_likeliest_piece_is_taken_or_one_drawn_from_the_softmax(make, double
     assert sample(torch.tensor([[never, 0.0, never]]).expand(2, 3), ends).tolist() == [1, 1]
 
 
-def test_the_second_pass_learns_from_x_and_sees_the_pseudo_tokens(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_second_pass_learns_from_x_and_sees_the_pseudo_tokens(make):
     objective = make("btmlm")
     model = model_for(objective)
     embedded = watch_embeddings(model.encoder)
@@ -433,7 +443,8 @@ def test_the_second_pass_learns_from_x_and_sees_the_pseudo_tokens(make, double):
 
 
 @pytest.mark.parametrize("why", ["start", "language"])
-def test_without_a_translation_it_is_masked_language_modelling(make, double, sources, why):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_without_a_translation_it_is_masked_language_modelling(make, sources, why):
     """The loss and gradients are those of the sentences alone, masked by the same draws."""
     objective = make("btmlm", start_share=0.5 if why == "start" else 0.0)
     if why == "language":
@@ -529,7 +540,8 @@ def test_scattered_masks_stay_within_the_positions_of_a_row(make):
 # --- signals, micro-batches ------------------------------------------------------------------------------------------
 
 
-def test_copies_and_pieces_of_the_wanted_language_are_counted(make, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_copies_and_pieces_of_the_wanted_language_are_counted(make):
     objective = make("btmlm")
     model = model_for(objective)
     [batch] = texts_of(objective)
@@ -567,7 +579,8 @@ def test_shares_of_pieces_are_those_of_the_text(make, sources):
         ("btmlm", {"decoding": "sample", "placement": "scattered", "siblings": True}),
     ],
 )
-def test_forward_passes_of_any_size_give_the_same_gradients(make, double, name, options):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_forward_passes_of_any_size_give_the_same_gradients(make, name, options):
     objective = make(name, **options)
     found = []
     for device_rows, per_row in ((99, 2), (2, 2), (1, 1)):

@@ -873,7 +873,7 @@ def test_transformers_reads_each_checkpoint_whole(checkpoints, tmp_path):
         assert largest_difference(expected[family][real_BT], last[real_BT]) <= TOLERANCE
 
 
-def test_what_was_made_of_a_checkpoint_keeps_its_tokenizer(spm, tokenizer, tmp_path):
+def test_what_was_made_of_a_checkpoint_keeps_its_tokenizer(spm, tmp_path):
     """mBERT's vocabulary numbers its padding 0: a run that goes on from it, and models that are fine-tuned from it, are
     written in BERT's layout, whose positions do not hang on that number; ours with its ids."""
     folder = published("Bert", tmp_path / "published", spm, 0)

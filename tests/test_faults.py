@@ -573,7 +573,7 @@ def test_nan_in_the_weights_stops_with_the_step_and_saves_nothing(corpus, tmp_pa
 # --- Snakemake --------------------------------------------------------------------------------------------------------
 
 
-def call(tree: Path, *extra: str) -> list[str]:
+def call(*extra: str) -> list[str]:
     own = ["--cores", "1", "--rerun-incomplete", "--config", "scale=smoke"]
     return [ready.python(), "-m", "snakemake", *own, *extra]
 
@@ -603,32 +603,32 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     environment = ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     options = {"cwd": tree, "env": environment, "text": True}
     manifest = "results/smoke/world/MANIFEST.tsv"
-    first = in_a_session(call(tree, "--", manifest), options)
+    first = in_a_session(call("--", manifest), options)
     wait_for_lock(tree, first)
     os.killpg(first.pid, signal.SIGSTOP)  # with its job, or a slow second finds that all is made
-    second = subprocess.run(call(tree, "--", manifest), capture_output=True, **options)
+    second = subprocess.run(call("--", manifest), capture_output=True, **options)
     os.killpg(first.pid, signal.SIGCONT)
     assert second.returncode != 0 and "Directory cannot be locked" in second.stderr and "--unlock" in second.stderr
     assert first.wait(120) == 0
     whole = (tree / manifest).read_bytes()
 
     (tree / manifest).unlink()
-    killed = in_a_session(call(tree, "--", manifest), options)
+    killed = in_a_session(call("--", manifest), options)
     wait_for_lock(tree, killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
-    again = subprocess.run(call(tree, "--", manifest), capture_output=True, **options)
+    again = subprocess.run(call("--", manifest), capture_output=True, **options)
     assert again.returncode != 0 and "--unlock" in again.stderr
-    assert subprocess.run(call(tree, "--unlock"), capture_output=True, **options).returncode == 0
+    assert subprocess.run(call("--unlock"), capture_output=True, **options).returncode == 0
     raw = next(line.split("\t")[0] for line in whole.decode().splitlines()[1:])
     targets = [manifest, f"results/smoke/raw/{raw}"]
-    again = subprocess.run(call(tree, "--", *targets), capture_output=True, **options)
+    again = subprocess.run(call("--", *targets), capture_output=True, **options)
     assert again.returncode == 0 and (tree / manifest).read_bytes() == whole, again.stderr
     before = (tree / targets[1]).read_bytes()
 
     tomorrow = time.time() + 86400
     os.utime(tree / manifest, (tomorrow, tomorrow))  # written before the clock was set back
-    again = subprocess.run(call(tree, "--", *targets), capture_output=True, **options)
+    again = subprocess.run(call("--", *targets), capture_output=True, **options)
     assert again.returncode == 0 and (tree / targets[1]).read_bytes() == before
 
 

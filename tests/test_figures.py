@@ -1055,7 +1055,7 @@ def test_sizes_are_those_of_the_run_at_the_scale(repository, mini):
     assert parts["encoder.blocks"].matrices["up"] == tuple(state["encoder.blocks.2.up.weight"].shape)
 
 
-def test_every_objective_of_every_run_can_be_drawn(repository, mini):
+def test_every_objective_of_every_run_can_be_drawn(mini):
     from common.typed import build
     from engine.config import RunConfig
     from engine.options import DESCRIPTIONS

@@ -137,7 +137,7 @@ def test_wins_are_counted_where_all_methods_have_a_score(config, scores):
     assert "of 1 of 2 methods; " in findings_html.findings_html(one, None, config.tie, [])
 
 
-def test_costs_are_those_that_trainings_counted(config, scores, repository):
+def test_costs_are_those_that_trainings_counted(repository):
     """Where the records are there, and with all that a run starts from; the configuration's are of full rows."""
     kept = load_config(repository, {"scale": "real", "scores_from": "reference"})
     folder = repository / "reference/trainings/real"

@@ -273,7 +273,7 @@ def test_damaged_tars_of_pairs(capsys, monkeypatch, tmp_path, mode):
         assert str(path) in read_by("split", path, tmp_path, capsys, monkeypatch)
 
 
-def test_archives_with_random_damage(capsys, monkeypatch, tmp_path):
+def test_archives_with_random_damage(tmp_path):
     """200 seeded inputs: bits flipped, bytes cut out, put in or repeated. A text that is read all the same is whole."""
     chance, until = random.Random(22), time.monotonic() + 6
     methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)

@@ -14,7 +14,7 @@ from plan.load import load_config
 from plan.runs import resolve_run
 from pretrain import Given, Part, learn, start_objectives
 from small_corpus import mixture
-from small_engine import double, model_of, run_of  # noqa: F401
+from small_engine import model_of, run_of
 from training.assembly import next_batches
 
 ANYWHERE = {"queue": 8, "momentum": 0.9, "layer": 1}
@@ -27,7 +27,8 @@ MIXES = {
 @pytest.mark.parametrize("device_rows", [99, 3])
 @pytest.mark.parametrize("name", MIXES)
 @pytest.mark.parametrize("normalisation", ["objective", "joint"])
-def test_the_gradient_is_the_hand_computed_one(shards, double, name, normalisation, device_rows):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_gradient_is_the_hand_computed_one(shards, name, normalisation, device_rows):
     run = dataclasses.replace(run_of(*MIXES[name], device_rows=device_rows), normalisation=normalisation)
     ranks = Ranks()
     about = [DESCRIPTIONS[objective.name] for objective in run.objectives]

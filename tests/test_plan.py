@@ -379,7 +379,7 @@ def test_the_written_run_loads_to_the_same_hash(mini, repository, tmp_path):
     assert "paper" not in written
 
 
-def test_norwegian_survives_yaml(paper, repository, tmp_path):
+def test_norwegian_survives_yaml(repository, tmp_path):
     out = tmp_path / "run.yaml"
     command = [sys.executable, "workflow/scripts/resolve_run.py", "--run", "config/runs/xlm-r.yaml"]
     subprocess.run([*command, "--scale", "config/scales/paper.yaml", "--out", str(out)], cwd=repository, check=True)

@@ -22,7 +22,7 @@ def test_a_fault_can_still_be_planted(repository, one):
     assert one.tests and all((repository / f"tests/test_{name}.py").is_file() for name in one.tests)
 
 
-def test_a_copy_with_a_fault_fails_its_tests(repository, tmp_path):
+def test_a_copy_with_a_fault_fails_its_tests(tmp_path):
     one = next(one for one in FAULTS if one.tests == ("metrics",))
     tree = planted_faults.copied(tmp_path / "tree")
     plant(one, tree)

@@ -150,7 +150,7 @@ def small_encoder(tokenizer: Tokenizer) -> Encoder:
     return Encoder(config)
 
 
-def test_padding_is_no_answer_and_changes_no_probability(tokenizer):
+def test_padding_is_no_answer_and_changes_no_probability():
     head = AnswerHead(32, 2, 0.0)
     states = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(1))
     real = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
@@ -178,7 +178,7 @@ def test_the_answer_of_a_long_context_comes_from_the_window_that_holds_it(tokeni
     wanted = tokenizer.encode(["theta"])[0]
     seen = {}
 
-    def encode(encoder, rows, languages, device="cpu", all_layers=False):
+    def encode(_encoder, rows, *_):
         longest = max(map(len, rows))
         seen["head"].tokens_of = torch.tensor([[*row, *[1] * (longest - len(row))] for row in rows])
         return torch.zeros(len(rows), longest, 32), seen["head"].tokens_of != 1

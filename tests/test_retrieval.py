@@ -123,7 +123,8 @@ SIZES = [(1, 1, 1), (3, 40, 2), (70, 33, 8), (65, 700, 64)]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [50, 1024])
-def test_neighbours_are_those_of_fp64(monkeypatch, screens, kind, block):
+@pytest.mark.usefixtures("screens")
+def test_neighbours_are_those_of_fp64(monkeypatch, kind, block):
     monkeypatch.setattr(retrieval, "BLOCK", block)
     monkeypatch.setattr(retrieval, "LOADED", 3)
     monkeypatch.setattr(retrieval, "COPIED", 17)
@@ -200,14 +201,16 @@ def test_lengths_beyond_fp32_are_compared_in_fp64(exhausted, length):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [None, 40])
-def test_nearest_is_the_first_of_the_best_both_ways(screens, kind, block):
+@pytest.mark.usefixtures("screens")
+def test_nearest_is_the_first_of_the_best_both_ways(kind, block):
     asked, held = kind(torch.Generator().manual_seed(6), 40, 333, 8)
     there, back = retrieval.nearest(asked, held) if block is None else retrieval.nearest(asked, held, block)
     assert there == exact(asked, held, 1)[1][:, 0].tolist() and back == exact(held, asked, 1)[1][:, 0].tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mining_with_screens_is_brute_force(screens, seed):
+@pytest.mark.usefixtures("screens")
+def test_mining_with_screens_is_brute_force(seed):
     generator = torch.Generator().manual_seed(seed)
     english = torch.randn(300, 12, generator=generator) + 1
     foreign = english[torch.randperm(300, generator=generator)[:211]]

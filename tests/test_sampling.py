@@ -152,7 +152,7 @@ def test_plan_of_a_run_does_not_depend_on_the_order_of_its_shards(tmp_path: Path
     assert [row.source.tokens for row in rows] == [7 * 186, 2100, 560]
 
 
-def test_a_changed_manifest_changes_its_row_only(tmp_path: Path, manifests: list[Path]) -> None:
+def test_a_changed_manifest_changes_its_row_only(manifests: list[Path]) -> None:
     before = {s.name: s.sha256 for s in sources_of_run(RUN, Path("run.yaml"), manifests)[0]}
     content = json.loads(manifests[0].read_text()) | {"source_sha256": "another"}
     manifests[0].write_text(json.dumps(content))

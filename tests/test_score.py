@@ -309,7 +309,7 @@ def test_translations_are_scored_and_how_they_came_about_is_kept(translated, tmp
     }
 
 
-def test_the_reference_as_translation_scores_100(translated, tmp_path):
+def test_the_reference_as_translation_scores_100(translated):
     wmt14_en_de.write_predictions(translated.predictions / "test-de.txt", GERMAN)
     assert [one["value"] for one in score.score_folder(translated)["scores"][:3]] == [100, 100, 100]
 
@@ -361,7 +361,7 @@ def test_a_retrieved_pair_counts_in_both_directions(world):
     assert 100 * sum(above) / sum(below) == pytest.approx(value)
 
 
-def test_items_are_kept_to_four_digits_and_damage_is_told(world):
+def test_items_are_kept_to_four_digits_and_damage_is_told():
     shares = [(1 / 3, 1), (1.0, 1), (0.0, 1)]
     content = {"run": "r", "task": "xquad", "items": {"de": {"f1": packed_items(shares)}}}
     above, below = items_of(content, "de", "f1")

@@ -21,7 +21,7 @@ from engine.randomness import mix
 from engine.streams import Source
 from engine.tokenizer import BOS, EOS, PAD
 from small_corpus import LANGUAGES, VOCABULARY, mixture
-from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import CONFIG, batches_of, model_of, run_of, watch_embeddings
 from training.assembly import PretrainingModel, micro_batches
 
 SOURCES = tuple(Source("mono", "cc-100", language, 1 / 3, ()) for language in LANGUAGES)
@@ -234,7 +234,8 @@ def batch_of(shards, name: str) -> tuple[PretrainingModel, Batch]:
 
 
 @both
-def test_the_decoder_sees_its_text_so_far_and_all_of_the_source(shards, double, name):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_decoder_sees_its_text_so_far_and_all_of_the_source(shards, name):
     model, batch = batch_of(shards, name)
     embedded = watch_embeddings(model.encoder)
     seen = []
@@ -270,7 +271,8 @@ def test_masks_of_two_kinds_are_one_and_leave_no_token_blind(shards, name):
 
 
 @both
-def test_packed_items_have_the_loss_of_each_alone(shards, double, name):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_packed_items_have_the_loss_of_each_alone(shards, name):
     """Against the network that the translation task trains, given one item at a time."""
     model, batch = batch_of(shards, name)
     for table in ("tags", "sentinels"):  # Seq2Seq knows neither
@@ -294,7 +296,8 @@ def test_packed_items_have_the_loss_of_each_alone(shards, double, name):  # noqa
 
 
 @both
-def test_forward_passes_of_any_size_give_one_gradient(shards, double, name):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_forward_passes_of_any_size_give_one_gradient(shards, name):
     own, gradients = objective(name), []
     for device_rows in (8, 3):
         run = run_of(own, device_rows=device_rows)
@@ -309,7 +312,8 @@ def test_forward_passes_of_any_size_give_one_gradient(shards, double, name):  # 
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
-def test_tags_tell_the_language_and_sentinels_their_number(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_tags_tell_the_language_and_sentinels_their_number(shards):
     model, batch = batch_of(shards, "denoising")
     for side in (seq2seq.one_side(batch, side) for side in (0, 1)):
         added = seq2seq.tag_vectors(model, side)
@@ -332,7 +336,8 @@ def test_tags_tell_the_language_and_sentinels_their_number(shards, double):  # n
     assert found[0, [1, 3, 5, 6, 8]].tolist() == [0, 1, 0, 1, 2]
 
 
-def test_the_longest_text_has_sentinels_enough(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_the_longest_text_has_sentinels_enough():
     for share, span in ((0.15, 3.0), (0.5, 1.0), (0.3, 2.2)):
         own = objective("spans", removed_share=share, span=span)
         model = model_of(run_of(own))

@@ -89,7 +89,7 @@ def submitted(tree: Path, stand_ins: Path, target: str, to_its_end: bool = False
         "--",
         target,
     )
-    command, own = under_slurm(tree, *arguments, **own)
+    command, own = under_slurm(*arguments, **own)
     with open(stand_ins / "log", "w") as log:
         process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
     called = lambda: calls.exists() and calls.read_text().endswith("\n")  # noqa: E731
@@ -258,7 +258,7 @@ def undisturbed(prepared, tmp_path_factory) -> Path:
 def training(cluster: slurm.Cluster, tree: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
     """Snakemake, whose job is training by now."""
     arguments = (*arguments, "--config", "scale=smoke", "--", TRAINED)
-    command, own = under_slurm(tree, *arguments, seconds=LONGEST, **(cluster.environment | environment))
+    command, own = under_slurm(*arguments, seconds=LONGEST, **(cluster.environment | environment))
     with open(tree / "snakemake.log", "w") as log:
         process = subprocess.Popen(command, cwd=tree, env=own, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -337,7 +337,7 @@ def lose_node(cluster: slurm.Cluster, job: dict[str, str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def preempt(cluster: slurm.Cluster, job: dict[str, str]) -> None:
+def preempt(cluster: slurm.Cluster, _job: dict[str, str]) -> None:
     cluster.call("srun", "--partition=high", "--nodes=2", "--exclusive", "--time=1", "sleep", "1", seconds=120)
 
 
@@ -403,7 +403,7 @@ def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undi
 
 
 @pytest.mark.slurm
-def test_two_nodes_of_two_processes_learn_as_one_does(cluster, tree, undisturbed):
+def test_two_nodes_of_two_processes_learn_as_one_does(cluster, tree):
     """The form that a job of several nodes has, on made-up GPUs: srun, one torchrun per node, gloo."""
     resources = "seeds: [1]\nresources: {pretrain: {gpu: 2, nodes: 2, threads: 2}}\n"
     edit(tree, "config/scales/smoke.yaml", "seeds: [1]\n", resources)

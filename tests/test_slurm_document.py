@@ -28,7 +28,7 @@ def test_the_smoke_scale_becomes_a_document(cluster, repository, tmp_path):
     edit(tree, "config/scales/smoke.yaml", "runs: [random-init, xlm-r, xlm, ", "runs: [xlm]  # of [")
     wanted = ["results/tables/all.tex", *(["results/tables/all.pdf"] if shutil.which("pdflatex") else [])]
     arguments = ("--local-cores", "2", "--retries", "0", "--config", "scale=smoke", "--", *wanted)
-    command, own = under_slurm(tree, *arguments, seconds=2400, **cluster.environment)
+    command, own = under_slurm(*arguments, seconds=2400, **cluster.environment)
     own["PATH"] = os.pathsep.join((str(starting_at_once(tmp_path / "bin", own)), str(ready.commands()), own["PATH"]))
     done = subprocess.run(command, cwd=tree, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]

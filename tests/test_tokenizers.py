@@ -123,7 +123,8 @@ def lines(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("checkpoints")
+    """One for each of the two: what is made in it is made of the lines."""
+    return tmp_path_factory.mktemp(f"checkpoints-{len(lines)}")
 
 
 def sentencepiece_model(lines: Sequence[str], path: Path, **options: object) -> Path:

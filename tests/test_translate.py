@@ -121,13 +121,13 @@ def parent_weights(tiny, run: str) -> Path:
         run_yaml.write_text(yaml.safe_dump(resolved))
         parent = fill_in(load_run(run_yaml), Tokenizer(tiny.spm).vocabulary_size, run_yaml)
         torch.manual_seed(5)
-        model = PretrainingModel(_with_sources(parent, tiny))
+        model = PretrainingModel(_with_sources(parent))
         metadata = {"model": describe_model(parent.model), "run": run, "run_hash": run_hash(resolved)[:16]}
         save_weights(path, model, metadata | {"vocabulary_sha256": sha256_of(tiny.spm), "seed": "1"})
     return path
 
 
-def _with_sources(run, tiny):
+def _with_sources(run):
     """mBART has a vector of each language."""
     import dataclasses
 

@@ -14,7 +14,7 @@ from engine.objectives import OBJECTIVES, seq2seq, translation
 from engine.objectives.base import Batch
 from engine.tokenizer import BOS, EOS, PAD
 from small_corpus import VOCABULARY, mixture
-from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import CONFIG, batches_of, model_of, run_of, watch_embeddings
 from training.assembly import micro_batches
 
 SMOOTHING = 0.3
@@ -107,7 +107,8 @@ def by_hand(model: torch.nn.Module, batch: Batch) -> tuple[float, float, int]:
     return loss, likelihood, n
 
 
-def test_packed_pairs_have_the_smoothed_loss_of_each_alone(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_packed_pairs_have_the_smoothed_loss_of_each_alone(shards):
     model, batch = model_of(run_of(OWN)), batch_of(shards)
     found = OBJECTIVES["translation"].loss(model, batch)
     loss, likelihood, n = by_hand(model, batch)
@@ -116,14 +117,16 @@ def test_packed_pairs_have_the_smoothed_loss_of_each_alone(shards, double):  # n
     assert OBJECTIVES["translation"].count(batch) == {"loss": n}
 
 
-def test_without_smoothing_the_loss_is_the_likelihood(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_without_smoothing_the_loss_is_the_likelihood(shards):
     own = ObjectiveConfig("translation", options={"decoder_layers": 2, "label_smoothing": 0.0})
     model, batch = model_of(run_of(own)), batch_of(shards, own)
     found = OBJECTIVES["translation"].loss(model, batch)
     assert found.sums["loss"].item() == pytest.approx(found.signals["nll"][0], rel=1e-12)
 
 
-def test_a_word_is_predicted_from_the_source_and_the_words_before_it(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_a_word_is_predicted_from_the_source_and_the_words_before_it(shards):
     model, batch = model_of(run_of(OWN)), batch_of(shards)
     seen = watch_embeddings(model.encoder)
     states, _ = seq2seq.predicting_states(model, batch, translation.no_inputs)
@@ -143,7 +146,8 @@ def test_a_word_is_predicted_from_the_source_and_the_words_before_it(shards, dou
         assert torch.equal((of_target != 0).any(-1), expected)
 
 
-def test_forward_passes_of_any_size_give_one_gradient(shards, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_forward_passes_of_any_size_give_one_gradient(shards):
     gradients = []
     for device_rows in (8, 3):
         run, data = run_of(OWN, device_rows=device_rows), pairs(shards)
@@ -161,7 +165,8 @@ def test_a_smoothing_of_all_is_refused():
         ObjectiveConfig("translation", options={"label_smoothing": 1.0})
 
 
-def test_smoothing_is_torchs(double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_smoothing_is_torchs():
     """Which takes e / V for every word, the right one too, as fairseq does."""
     logits, targets = torch.randn(5, 7), torch.tensor([0, 3, 6, 2, 2])
     log_p = torch.log_softmax(logits, -1)

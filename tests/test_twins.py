@@ -24,7 +24,6 @@ from plan.runs import resolve_run
 from pretrain import start_objectives
 from resolve_run import render
 from small_corpus import LANGUAGES, VOCABULARY, plan_rows, write_plan, write_run
-from small_engine import double  # noqa: F401  (a fixture)
 from training.assembly import PretrainingModel, build_mixture, next_batches, read_plan, tell_sources
 
 MASK = VOCABULARY - 1
@@ -103,7 +102,7 @@ def states_of_masks(run: RunConfig, corpus: Path) -> list[tuple[Tensor, Tensor]]
     mixture = build_mixture(run, objective, sources, seed=1, vocabulary_sha256="test")
     start_objectives(model, run, [mixture], ranks)
 
-    def note(module: torch.nn.Module, inputs: tuple, output: Tensor | list[Tensor]) -> None:
+    def note(_module: torch.nn.Module, inputs: tuple, output: Tensor | list[Tensor]) -> None:
         passes.append((inputs[0], output[-1] if isinstance(output, list) else output))
 
     model.encoder.register_forward_hook(note)
@@ -134,7 +133,8 @@ def nearest_masks(passes: list[tuple[Tensor, Tensor]]) -> float:
     return least
 
 
-def test_no_two_masks_of_an_item_are_one_in_any_configured_run(repository, corpus, tmp_path, double):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_no_two_masks_of_an_item_are_one_in_any_configured_run(repository, corpus, tmp_path):
     tried, nearest, twins = {}, {}, []
     for name, run in configured(repository, tmp_path):
         for objective in run.objectives:
@@ -152,7 +152,8 @@ def test_no_two_masks_of_an_item_are_one_in_any_configured_run(repository, corpu
 
 
 @pytest.mark.parametrize("objective", ["tlm", "dwa", "trtd"])
-def test_positions_that_restart_make_twins(corpus, tmp_path, double, objective):  # noqa: F811
+@pytest.mark.usefixtures("double")
+def test_positions_that_restart_make_twins(corpus, tmp_path, objective):
     """The test above can fail: with positions that restart, and nothing else that tells the sides apart."""
     mask = {"rate": 0.3, "mask": 1.0, "random": 0.0, "keep": 0.0}
     write_run(tmp_path / "run.yaml", objectives=[{"name": objective, "mask": mask}])

@@ -17,8 +17,10 @@ from engine.objectives import OBJECTIVES, mlm, veco
 from engine.objectives.base import Batch
 from pretrain import new_optimizer
 from small_corpus import mixture
-from small_engine import CONFIG, batches_of, double, model_of, run_of, watch_embeddings  # noqa: F401
+from small_engine import CONFIG, batches_of, model_of, run_of, watch_embeddings
 from training.assembly import PretrainingModel, frozen_weights, micro_batches
+
+pytestmark = pytest.mark.usefixtures("double")
 
 PAIRS, TLM = ObjectiveConfig("veco-pairs"), ObjectiveConfig("tlm", draws="veco-pairs")
 FULL = ObjectiveConfig("veco-pairs", options={"cs_self": "full"})
@@ -60,7 +62,7 @@ def logits_of(model: PretrainingModel, states_BTD: Tensor, row: int, column: int
 
 
 @pytest.mark.parametrize("objective", [PAIRS, FULL], ids=["causal", "full"])
-def test_a_token_sees_its_own_side_so_far_and_all_of_the_other(shards, double, objective):  # noqa: F811
+def test_a_token_sees_its_own_side_so_far_and_all_of_the_other(shards, objective):
     model = veco_model(run_of(objective))
     batch = pair_batch(shards, objective)
     embedded = watch_embeddings(model.encoder)
@@ -76,7 +78,7 @@ def test_a_token_sees_its_own_side_so_far_and_all_of_the_other(shards, double, o
         assert torch.equal((of_decoder != 0).any(-1), own if objective is FULL else so_far)
 
 
-def test_what_comes_later_changes_no_logit(shards, double):  # noqa: F811
+def test_what_comes_later_changes_no_logit(shards):
     for objective in (PAIRS, FULL):
         model = veco_model(run_of(objective))
         batch = pair_batch(shards, objective)
@@ -91,7 +93,7 @@ def test_what_comes_later_changes_no_logit(shards, double):  # noqa: F811
         assert torch.equal(before, after) == (objective is PAIRS)
 
 
-def test_the_memory_is_cut_off_from_the_gradient(shards, double):  # noqa: F811
+def test_the_memory_is_cut_off_from_the_gradient(shards):
     model = veco_model(run_of(PAIRS))
     batch = pair_batch(shards)
     embedded = watch_embeddings(model.encoder)
@@ -111,7 +113,7 @@ def test_the_memory_is_cut_off_from_the_gradient(shards, double):  # noqa: F811
     assert (of_memory != 0).any()
 
 
-def test_the_parts_beside_it_do_not_touch_is(shards, double):  # noqa: F811
+def test_the_parts_beside_it_do_not_touch_is(shards):
     model = veco_model(run_of(PAIRS))
     batch = pair_batch(shards)
     embedded = watch_embeddings(model.encoder)
@@ -125,7 +127,7 @@ def test_the_parts_beside_it_do_not_touch_is(shards, double):  # noqa: F811
     assert torch.equal(together, by_itself)
 
 
-def test_is_is_the_encoder_on_each_segment_alone(shards, double, tmp_path):  # noqa: F811
+def test_is_is_the_encoder_on_each_segment_alone(shards, tmp_path):
     """Also what is exported for understanding: the weights without cross-attention."""
     model = veco_model(run_of(PAIRS))
     batch = pair_batch(shards)
@@ -138,7 +140,7 @@ def test_is_is_the_encoder_on_each_segment_alone(shards, double, tmp_path):  # n
         assert (encoder(batch.tokens[own][None])[0] - states[own]).abs().max() < 1e-12
 
 
-def test_tlm_reads_the_same_row_as_one_document(shards, double, monkeypatch):  # noqa: F811
+def test_tlm_reads_the_same_row_as_one_document(shards, monkeypatch):
     model = veco_model(run_of(PAIRS))
     per_side = dataclasses.replace(OBJECTIVES["tlm"], corrupt=OBJECTIVES["veco-pairs"].corrupt)
     monkeypatch.setitem(OBJECTIVES, "tlm", per_side)
@@ -152,14 +154,14 @@ def test_tlm_reads_the_same_row_as_one_document(shards, double, monkeypatch):  #
 
 
 @pytest.mark.parametrize(("tlm", "parts"), [(True, ("is", "cs", "tlm")), (False, ("is", "cs"))])
-def test_the_parts_and_their_counts(shards, double, tlm, parts):  # noqa: F811
+def test_the_parts_and_their_counts(shards, tlm, parts):
     objective = ObjectiveConfig("veco-pairs", options={"tlm": tlm})
     model, batch = veco_model(run_of(objective)), pair_batch(shards, objective)
     assert tuple(veco.veco_loss(model, batch).sums) == parts
     assert veco.count_parts(batch) == dict.fromkeys(parts, len(batch.targets))
 
 
-def test_the_first_phase_trains_the_cross_attention_alone(shards, double):  # noqa: F811
+def test_the_first_phase_trains_the_cross_attention_alone(shards):
     first = FirstPhase(steps=3, train=("cross_attention",), warmup_steps=1)
     run = dataclasses.replace(run_of(PAIRS), schedule=ScheduleConfig(10, 1, first=first))
     model = veco_model(run)
@@ -186,7 +188,7 @@ def test_the_first_phase_trains_the_cross_attention_alone(shards, double):  # no
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_fresh_cross_attention_is_silent_and_takes_the_layer_norm_beside_it(shards, double):  # noqa: F811
+def test_fresh_cross_attention_is_silent_and_takes_the_layer_norm_beside_it():
     model = model_of(run_of(PAIRS))
     for block in model.encoder.blocks:  # as a pre-trained encoder has them
         torch.nn.init.normal_(block.attention_norm.weight, 1.0, 0.3)
@@ -207,7 +209,7 @@ def test_fresh_cross_attention_is_silent_and_takes_the_layer_norm_beside_it(shar
 @pytest.mark.parametrize(
     ("kind", "form", "name"), [("bitext", "apart", "veco-pairs"), ("mono", "segments", "veco-mono")]
 )
-def test_forward_passes_of_any_size_give_one_gradient(shards, double, kind, form, name):  # noqa: F811
+def test_forward_passes_of_any_size_give_one_gradient(shards, kind, form, name):
     objective, gradients = ObjectiveConfig(name), []
     for device_rows in (8, 3):
         own = mixture(shards, kind, form=form, row_length=48)
@@ -221,7 +223,7 @@ def test_forward_passes_of_any_size_give_one_gradient(shards, double, kind, form
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
-def test_the_decoder_of_all_layers_is_the_cross_sequence_pass(shards, double):  # noqa: F811
+def test_the_decoder_of_all_layers_is_the_cross_sequence_pass(shards):
     model = veco_model(run_of(PAIRS))
     batch = pair_batch(shards)
     with torch.no_grad():
@@ -240,7 +242,7 @@ def test_the_decoder_of_all_layers_is_the_cross_sequence_pass(shards, double):  
             ).abs().max() > 0.1
 
 
-def test_the_decoder_is_torchs_post_ln_decoder(double):  # noqa: F811
+def test_the_decoder_is_torchs_post_ln_decoder():
     model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), 2).eval()
     layer = torch.nn.TransformerDecoderLayer(16, 2, 32, 0.0, "gelu", 1e-5, batch_first=True, norm_first=False)
     theirs = torch.nn.TransformerDecoder(layer, 2).eval()
@@ -269,7 +271,7 @@ def test_the_decoder_is_torchs_post_ln_decoder(double):  # noqa: F811
     assert (model.decode(tokens, memory, real) - expected).abs().max() < 1e-12
 
 
-def test_padding_of_a_source_or_a_target_changes_nothing(double):  # noqa: F811
+def test_padding_of_a_source_or_a_target_changes_nothing():
     model = seq2seq_of_veco(veco_model(run_of(PAIRS)).state_dict(), 2).eval()
     source, target = torch.randint(4, 50, (1, 7)), torch.randint(4, 50, (1, 5))
     real = torch.ones(1, 7, dtype=torch.bool)
@@ -281,7 +283,7 @@ def test_padding_of_a_source_or_a_target_changes_nothing(double):  # noqa: F811
 
 
 @pytest.mark.parametrize(("which", "layers"), [("last", [1, 2]), ("first", [0, 1])])
-def test_the_decoder_is_made_of_copies(double, tmp_path, which, layers):  # noqa: F811
+def test_the_decoder_is_made_of_copies(tmp_path, which, layers):
     save_weights(tmp_path / "veco", veco_model(run_of(PAIRS)), {"model": describe_model(CONFIG)})
     weights, _ = load_weights(tmp_path / "veco")
     model = seq2seq_of_veco(weights, 2, which)

@@ -59,7 +59,7 @@ def test_training_twice_gives_the_same_bytes_and_the_size_asked_for(tmp_path, co
 @pytest.mark.parametrize(
     "text", ["the cat  sees", "ÄÖ ß", "Привет, мир!", "猫看见狗。", "ﬁ ① ½", "سلام", "नमस्ते", "ไทย", "😀", "<s> <unk>"]
 )
-def test_nothing_is_lost_or_normalised(corpus: Path, tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_nothing_is_lost_or_normalised(corpus: Path, text: str) -> None:
     model = corpus / "shared.model"
     if not model.exists():
         from corpus.sampling import read_plan
@@ -88,7 +88,7 @@ def test_too_many_pieces_is_an_error_that_names_the_key(tmp_path: Path, corpus: 
     assert not list(tmp_path.iterdir())
 
 
-def test_text_that_does_not_match_the_plan_is_an_error(tmp_path: Path, corpus: Path) -> None:
+def test_text_that_does_not_match_the_plan_is_an_error(corpus: Path) -> None:
     sources = [Source("mono", "cc-100", "en", 119, 500, "0")]
     with pytest.raises(UserError, match="120 lines, the plan says 119"):
         list(sample(plan(sources, {"mono": 1, "bitext": 1}), corpus, 50))

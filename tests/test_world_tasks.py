@@ -590,7 +590,7 @@ def test_mlqa_has_every_pair_of_languages(path, split):
 
 
 @pytest.mark.parametrize("code", ["de", "ar", "zh"])
-def test_translated_questions_lose_what_is_mistranslated(path, world, code):
+def test_translated_questions_lose_what_is_mistranslated(path, code):
     english = {question.id: question for question in read_squad(path("squad/1.1-train"), "en")}
     own = read_squad(path(f"xtreme/squad.translate-train.en-{code}"), code)
     assert 0.8 * len(english) < len(own) < len(english)

@@ -198,7 +198,7 @@ def test_gold_that_unpacks_to_more_than_any_memory_is_refused(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("empty", ["gold", "predictions", "out"])
-def test_an_empty_name_is_said_by_its_option(tmp_path, capsys, monkeypatch, empty):
+def test_an_empty_name_is_said_by_its_option(capsys, monkeypatch, empty):
     given = {"task": "xnli", "language": "de", "gold": "g.tsv", "predictions": "p.tsv", "out": "o.json", empty: ""}
     monkeypatch.setattr("sys.argv", ["score.py", *(f"--{name}={value}" for name, value in given.items())])
     with pytest.raises(SystemExit):

@@ -157,7 +157,7 @@ def test_every_evaluation_file_of_one_language_says_it(repository):
 @pytest.mark.parametrize(
     "option", [["--stall-timeout", "nan"], ["--stall-timeout", "1e300"], ["--back-off", "inf"], ["--lock", ""]]
 )
-def test_an_option_of_a_download_that_cannot_be_is_said(repository, tmp_path, monkeypatch, capsys, option):
+def test_an_option_of_a_download_that_cannot_be_is_said(tmp_path, monkeypatch, capsys, option):
     given = ["download.py", "--dataset", "x", "--out", str(tmp_path / "x"), *option]
     monkeypatch.setattr("sys.argv", given)
     with pytest.raises(SystemExit):

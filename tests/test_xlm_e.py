@@ -24,7 +24,9 @@ from engine.randomness import uniform
 from engine.shape import RelativeBias
 from pretrain import backward
 from small_corpus import VOCABULARY, mixture
-from small_engine import CONFIG, batches_of, double, model_of, run_of  # noqa: F401
+from small_engine import CONFIG, batches_of, model_of, run_of
+
+pytestmark = pytest.mark.usefixtures("double")
 
 MASK = VOCABULARY - 1
 ALL_MASKED = MaskSpec(0.15, 1.0, 0.0, 0.0)
@@ -51,7 +53,7 @@ def watch_discriminator(model) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", ["mrtd", "trtd"])
-def test_the_discriminator_reads_samples_at_selected_places_and_originals_elsewhere(shards, double, name):  # noqa: F811
+def test_the_discriminator_reads_samples_at_selected_places_and_originals_elsewhere(shards, name):
     model, batch = setting(shards, objective(name))
     seen = watch_discriminator(model)
     loss = rtd.replaced_token_detection_loss(model, batch)
@@ -72,7 +74,7 @@ def test_the_discriminator_reads_samples_at_selected_places_and_originals_elsewh
 
 
 @pytest.mark.parametrize(("shift", "share"), [(0, 0.0), (1, 1.0)])
-def test_a_forced_generator_sets_every_label(shards, double, monkeypatch, shift, share):  # noqa: F811
+def test_a_forced_generator_sets_every_label(shards, monkeypatch, shift, share):
     model, batch = setting(shards, objective())
     wanted = 4 + (batch.targets - 4 + shift) % (VOCABULARY - 5)
     monkeypatch.setattr(rtd, "generator_logits", lambda *_: 1e3 * F.one_hot(wanted, VOCABULARY).double())
@@ -87,7 +89,7 @@ def chi_square(found: Tensor, probabilities: Tensor) -> float:
     return float(((found.bincount(minlength=len(probabilities)) - expected).square() / expected).sum())
 
 
-def test_samples_follow_the_softmax(double):  # noqa: F811
+def test_samples_follow_the_softmax():
     torch.manual_seed(0)
     logits = torch.randn(VOCABULARY)
     logits[MASK] = 3.0
@@ -135,7 +137,7 @@ def trained_by(model, total: Tensor) -> set[str]:
 SHARED = {"encoder.tokens.weight", "encoder.positions.weight", "encoder.embedding_norm.weight"}
 
 
-def test_neither_loss_trains_the_other_network(shards, double):  # noqa: F811
+def test_neither_loss_trains_the_other_network(shards):
     model, batch = setting(shards, objective())
     loss = rtd.replaced_token_detection_loss(model, batch)
     of_generator = trained_by(model, loss.sums["generator_loss"])
@@ -149,7 +151,7 @@ def test_neither_loss_trains_the_other_network(shards, double):  # noqa: F811
     assert {"encoder.distances.0.table.weight", "encoder.blocks.0.attention.gate.w"} <= of_discriminator - shared
 
 
-def test_networks_that_share_a_block_would_be_found(shards, double):  # noqa: F811
+def test_networks_that_share_a_block_would_be_found(shards):
     model, batch = setting(shards, objective())
     model.generator.blocks[0] = model.encoder.blocks[0]
     loss = rtd.replaced_token_detection_loss(model, batch)
@@ -157,7 +159,7 @@ def test_networks_that_share_a_block_would_be_found(shards, double):  # noqa: F8
     assert not both <= {*SHARED, "encoder.embedding_norm.bias"}
 
 
-def test_the_discriminators_gradient_can_be_kept_out_of_the_token_table(shards, double):  # noqa: F811
+def test_the_discriminators_gradient_can_be_kept_out_of_the_token_table(shards):
     sums = {}
     for share in ("both", "no-discriminator-gradient"):
         model, batch = setting(shards, objective(share=share))
@@ -175,7 +177,7 @@ def gradients(model) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", ["mrtd", "trtd"])
-def test_the_total_is_the_generators_loss_and_fifty_of_the_discriminators(shards, double, name):  # noqa: F811
+def test_the_total_is_the_generators_loss_and_fifty_of_the_discriminators(shards, name):
     own = objective(name)
     model, batch = setting(shards, own)
     signals = backward(model, run_of(own), own, [batch], Ranks())
@@ -192,7 +194,7 @@ def test_the_total_is_the_generators_loss_and_fifty_of_the_discriminators(shards
     assert signals[f"{name}/predictions"] == selected
 
 
-def test_micro_batches_add_up_to_the_whole_batch(shards, double):  # noqa: F811
+def test_micro_batches_add_up_to_the_whole_batch(shards):
     found = []
     for device_rows in (99, 3, 1):
         own = objective("trtd")
@@ -204,7 +206,7 @@ def test_micro_batches_add_up_to_the_whole_batch(shards, double):  # noqa: F811
         assert all(torch.allclose(own[name], whole, rtol=1e-9, atol=1e-12) for name, whole in found[0][1].items())
 
 
-def test_chunks_change_neither_samples_nor_gradients(shards, double, monkeypatch):  # noqa: F811
+def test_chunks_change_neither_samples_nor_gradients(shards, monkeypatch):
     found = []
     for chunk in (4096, 5):
         monkeypatch.setattr(mlm, "CHUNK", chunk)
@@ -217,7 +219,7 @@ def test_chunks_change_neither_samples_nor_gradients(shards, double, monkeypatch
     assert all(torch.allclose(found[1][1][name], whole, rtol=1e-10, atol=1e-14) for name, whole in found[0][1].items())
 
 
-def test_sampling_without_dropout(shards, double):  # noqa: F811
+def test_sampling_without_dropout(shards):
     """It samples what the network in evaluation mode would, whatever the dropout, and leaves the modes as they were."""
     own = objective(sampling="eval")
     run = run_of(own, dropout=0.3)
@@ -263,7 +265,7 @@ def test_both_objectives_train_one_generator_without_tables_of_its_own():
         model_of(run_of(objective("mrtd", generator_layers=2), objective("trtd")))
 
 
-def test_the_generator_is_a_shallow_encoder_on_the_same_embeddings(shards, double):  # noqa: F811
+def test_the_generator_is_a_shallow_encoder_on_the_same_embeddings(shards):
     own = objective("trtd", generator_layers=2)
     model, batch = setting(shards, own)
     shallow = Encoder(dataclasses.replace(model.encoder.config, layers=2)).eval()
@@ -301,7 +303,7 @@ def gate_of(**options) -> Gate:
     return gate
 
 
-def test_zero_gates_give_seven_quarters_of_d(double):  # noqa: F811
+def test_zero_gates_give_seven_quarters_of_d():
     gate = Gate(CONFIG_BIASED)
     query, x = torch.randn(2, 2, 5, 8), torch.randn(2, 5, 16)
     assert torch.equal(gate(query, x), torch.full((2, 2, 5), 1.75))
@@ -316,7 +318,7 @@ CONFIG_BIASED = biased()
 @pytest.mark.parametrize("gate_input", ["query", "hidden"])
 @pytest.mark.parametrize("gate_bias", [False, True])
 @pytest.mark.parametrize("gate_per_head", [False, True])
-def test_the_gate_is_the_printed_equation(double, gate_input, gate_bias, gate_per_head):  # noqa: F811
+def test_the_gate_is_the_printed_equation(gate_input, gate_bias, gate_per_head):
     gate = gate_of(gate_input=gate_input, gate_bias=gate_bias, gate_per_head=gate_per_head)
     assert gate.u_v.shape == (2, 2 if gate_per_head else 1, 8) and (gate.bias is not None) == gate_bias
     query, x = torch.randn(2, 2, 5, 8), torch.randn(2, 5, 16)
@@ -330,7 +332,7 @@ def test_the_gate_is_the_printed_equation(double, gate_input, gate_bias, gate_pe
         assert torch.allclose(found[b, h, t], 1 + g_u + (1 - g_u) * gate.w[h] * g_r, rtol=1e-12)
 
 
-def test_the_public_codes_form_is_the_printed_one_with_u_turned(double):  # noqa: F811
+def test_the_public_codes_form_is_the_printed_one_with_u_turned():
     """d (2 + a (b w - 1)), as in WavLM and BEATs."""
     gate = gate_of()
     query = torch.randn(2, 2, 5, 8)
@@ -345,7 +347,7 @@ def test_the_public_codes_form_is_the_printed_one_with_u_turned(double):  # noqa
     assert not torch.allclose(found, public(u), rtol=1e-2)
 
 
-def test_equal_queries_see_a_toeplitz_bias(double):  # noqa: F811
+def test_equal_queries_see_a_toeplitz_bias():
     torch.manual_seed(0)
     table, gate, x = DistanceTable(CONFIG_BIASED), gate_of(), torch.randn(1, 7, 16)
     dense = table(torch.arange(7)[None]).as_matrix().dense_BHTT
@@ -354,7 +356,7 @@ def test_equal_queries_see_a_toeplitz_bias(double):  # noqa: F811
         assert torch.equal(bias[..., 1:, 1:], bias[..., :-1, :-1]) == toeplitz
 
 
-def test_the_bias_depends_on_key_minus_query(double):  # noqa: F811
+def test_the_bias_depends_on_key_minus_query():
     torch.manual_seed(0)
     table = DistanceTable(CONFIG_BIASED)
     positions = torch.tensor([[2, 3, 4, 2, 3, 300]])
@@ -412,7 +414,7 @@ def biased_attention(mask, seed: int = 0) -> list[Tensor]:
     return [mixed, *torch.autograd.grad(mixed.square().sum(), leaves)]
 
 
-def test_biased_attention_by_hand(double):  # noqa: F811
+def test_biased_attention_by_hand():
     fields = places(2, 24)
     [mixed, *_] = biased_attention(boolean_mask(fields, full))
     torch.manual_seed(0)
@@ -437,7 +439,8 @@ def uncompiled(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_attention_equals_the_dense_bias(double, uncompiled):  # noqa: F811
+@pytest.mark.usefixtures("uncompiled")
+def test_flex_attention_equals_the_dense_bias():
     dense = biased_attention(boolean_mask(places(2, 24), full))
     blocks = biased_attention(block_mask(places(2, 24), full))
     for one, other in zip(dense, blocks, strict=True):
@@ -446,7 +449,8 @@ def test_flex_attention_equals_the_dense_bias(double, uncompiled):  # noqa: F811
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_attention_takes_one_row_of_positions_for_all(double, uncompiled):  # noqa: F811
+@pytest.mark.usefixtures("uncompiled")
+def test_flex_attention_takes_one_row_of_positions_for_all():
     torch.manual_seed(0)
     encoder = Encoder(CONFIG_BIASED).eval()
     tokens = torch.randint(4, MASK, (3, 12))
@@ -456,7 +460,7 @@ def test_flex_attention_takes_one_row_of_positions_for_all(double, uncompiled): 
 
 
 @pytest.mark.parametrize("gate_input", ["query", "hidden"])
-def test_a_packed_document_is_biased_as_if_alone(shards, double, gate_input):  # noqa: F811
+def test_a_packed_document_is_biased_as_if_alone(shards, gate_input):
     torch.manual_seed(0)
     encoder = Encoder(biased(gate_input=gate_input)).eval()
     [batch] = batches_of(mixture(shards, "bitext", row_length=48), objective("trtd"))
@@ -469,7 +473,7 @@ def test_a_packed_document_is_biased_as_if_alone(shards, double, gate_input):  #
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-def test_without_absolute_positions_only_distances_count(double, absolute):  # noqa: F811
+def test_without_absolute_positions_only_distances_count(absolute):
     torch.manual_seed(0)
     encoder = Encoder(dataclasses.replace(CONFIG_BIASED, absolute_positions=absolute)).eval()
     tokens, positions = torch.randint(4, MASK, (2, 9)), torch.arange(9).expand(2, -1)

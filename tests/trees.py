@@ -74,7 +74,7 @@ def rule_blocks(repository: Path) -> dict[str, str]:
     return blocks
 
 
-def under_slurm(tree: Path, *arguments: str, seconds: float = 120, **environment: str) -> tuple[list[str], dict]:
+def under_slurm(*arguments: str, seconds: float = 120, **environment: str) -> tuple[list[str], dict]:
     """Command and environment of snakemake --profile slurm, with the Python that runs the tests."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH", "SLURM", "SNAKEMAKE"))}
     own |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"} | environment
