@@ -306,7 +306,7 @@ def test_every_script_of_the_language_table_is_known(repository: Path) -> None:
     from plan.datasets import load_languages
 
     for language in load_languages(repository / "config/languages.tsv").values():
-        script_names(language.script)
+        assert script_names(language.script), language
 
 
 def test_broken_encoding_long_words_and_repetition() -> None:

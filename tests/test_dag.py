@@ -4,6 +4,7 @@ The rules, their commands and the whole configuration are the real ones, run for
 compute are replaced by stand-ins that write their declared outputs, so that a complete run takes seconds.
 """
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import ready
 from plan.claimed import all_needs
@@ -154,7 +156,11 @@ def test_summary_dag_and_rulegraph(built):
 def test_report(built, tmp_path):
     tree = whole_copy(built, tmp_path / "tree")
     snakemake(tree, "--report", "results/report.html", "--config", "scale=smoke")
-    assert (tree / "results/report.html").stat().st_size > 100_000
+    text = (tree / "results/report.html").read_text(encoding="utf-8")
+    specs = sorted(tree.glob("config/figures/*/*.yaml"))
+    assert specs
+    for spec in specs:
+        assert json.dumps(yaml.safe_load(spec.read_text(encoding="utf-8"))["title"]) in text, spec
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------

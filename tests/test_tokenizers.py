@@ -347,9 +347,10 @@ def test_bert_comes_in_from_a_tokenizer_json_alone(lines: list[str], bert: Path,
         assert tokenizer.encode(lines) == wanted
 
 
-@pytest.mark.parametrize("lower", [False, True])
-def test_every_character_is_cleaned_as_by_the_tokenizers_library(lower: bool) -> None:
-    """Its tables are of an older Unicode than Python's: what is not yet in 3.2 may be of another kind there."""
+@pytest.mark.parametrize(("lower", "moved"), [(False, {0x166D}), (True, {0x166D, 0x1734, 0x1885, 0x1886})])
+def test_every_character_is_cleaned_as_by_the_tokenizers_library(lower: bool, moved: set[int]) -> None:
+    """Its tables are of an older Unicode than Python's: what is not yet in 3.2 may be of another kind there, and how
+    many are hangs on Python's version. Of what is in 3.2, Unicode has put few into another kind since."""
     special = dict.fromkeys(("bos", "pad", "eos", "unk", "mask"))
     layout = Layout("wordpiece", "bert", 5, **special, pair_separators=1)
     layout = Layout(**vars(layout) | {"lower_case": lower, "strip_accents": lower, "space_cjk": True})
@@ -362,8 +363,8 @@ def test_every_character_is_cleaned_as_by_the_tokenizers_library(lower: bool) ->
         wanted = [word for word, _ in words.pre_tokenize_str(normal.normalize_str(text))]
         if text.translate(characters).split() != wanted:
             differ.append(point)
-    older = [point for point in differ if unicodedata.ucd_3_2_0.category(chr(point)) != "Cn"]
-    assert len(differ) < 1000 and len(older) < 10, [hex(point) for point in older]
+    older = {point for point in differ if unicodedata.ucd_3_2_0.category(chr(point)) != "Cn"}
+    assert older == moved and len(differ) < 1000, [hex(point) for point in older]
 
 
 def test_han_characters_and_marks_stand_alone_in_wordpiece(tmp_path: Path) -> None:
