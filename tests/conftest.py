@@ -1,6 +1,7 @@
 import fcntl
 import os
 import random
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -45,6 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return REPOSITORY
+
+
+@pytest.fixture
+def tree(repository: Path, tmp_path: Path) -> Path:
+    """A copy of config/, with no result beside it; files that need more have a `tree` of their own."""
+    shutil.copytree(repository / "config", tmp_path / "config")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

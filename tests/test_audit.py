@@ -36,13 +36,9 @@ from report.audit_numbers import (
 )
 from report.audit_statements import FORMS, statements_of
 from report.table_spec import paper_names
+from trees import read_csv
 
 KEYS = ("paper", "item", "row", "column", "printed", "recomputed", "kind", "explanation")
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def write_csv(path: Path, rows: list[dict[str, str]]) -> None:

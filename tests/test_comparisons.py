@@ -46,6 +46,7 @@ from report.comparison_words import rows_of
 from report.context import Context, load_context
 from report.table_spec import load_spec
 from report.tables import build
+from trees import edit
 
 ITEMS = {
     "corpora": ["ernie-m/table-09", "ernie-m/table-10", "veco/table-05", "veco/table-06"],
@@ -59,16 +60,9 @@ ITEMS = {
 ALL = [item for items in ITEMS.values() for item in items]
 
 
-@pytest.fixture
-def tree(repository, tmp_path) -> Path:
-    """A copy of config/, with no result beside it."""
-    shutil.copytree(repository / "config", tmp_path / "config")
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def bare(repository, tmp_path_factory) -> Path:
-    """The same, for those who change nothing."""
+    """As `tree` is, for those who change nothing."""
     root = tmp_path_factory.mktemp("bare")
     shutil.copytree(repository / "config", root / "config")
     return root
@@ -93,13 +87,6 @@ def cell(comparison: Comparison, row: str, column: str, source: str, block: str 
         if block in one.title and (own.label, line.source) == (row, source)
     ]
     return found
-
-
-def edit(root: Path, file: str, old: str, new: str) -> None:
-    path = root / file
-    text = path.read_text(encoding="utf-8")
-    assert old in text, f"{file} no longer holds {old!r}: mend this test"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 # --- every item -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,9 @@ from common.identity import digest, run_hash
 from plan.claimed import all_needs, all_score_paths
 from plan.evidence import score_path
 from plan.load import load_cleaning, load_config, paper_line
+from trees import edit
 
 SCALES = ("smoke", "mini", "small", "paper")
-
-
-@pytest.fixture
-def tree(repository, tmp_path) -> Path:
-    shutil.copytree(repository / "config", tmp_path / "config")
-    return tmp_path
-
-
-def edit(tree: Path, file: str, old: str, new: str) -> None:
-    path = tree / file
-    text = path.read_text(encoding="utf-8")
-    assert old in text, f"{file} no longer holds {old!r}: mend this test"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 def message(tree: Path, **overrides: object) -> str:

@@ -18,10 +18,9 @@ SETTINGS = "config/config.yaml"
 
 
 @pytest.fixture
-def tree(repository, tmp_path) -> Path:
-    shutil.copytree(repository / "config", tmp_path / "config")
-    (tmp_path / ".snakemake").mkdir()
-    return tmp_path
+def tree(tree) -> Path:
+    (tree / ".snakemake").mkdir()
+    return tree
 
 
 def never(*_: object) -> None:

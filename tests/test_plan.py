@@ -1,7 +1,6 @@
 """The plan: what a run becomes at a scale, which runs are one run, and what a table asks for."""
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -157,12 +156,6 @@ def write_runs(tree, **runs: dict) -> None:
     for name, run in runs.items():
         run = {"name": name, "paper": {"id": "ours", "table": "none", "reaches": "nothing"}, **run}
         (tree / f"config/runs/{name}.yaml").write_text(yaml.safe_dump(run), encoding="utf-8")
-
-
-@pytest.fixture
-def tree(repository, tmp_path):
-    shutil.copytree(repository / "config", tmp_path / "config")
-    return tmp_path
 
 
 def test_a_run_holds_what_differs_from_the_run_that_it_extends(tree):

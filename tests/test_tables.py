@@ -26,6 +26,7 @@ from report.table_spec import AVERAGE, GAP, XTREME, load_spec, paper_names, spli
 from report.table_text import plain, render_csv, render_markdown, tidy_rows
 from report.table_words import DIRECTION_WORDS, language_notes, published_cell, reproduced_cell, row_notes, spans_of
 from report.tables import Cell, Group, Row, Table, build, make_column, mark_best
+from trees import read_csv
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PUBLISHED = sorted(f"{path.parent.name}/{path.stem}" for path in (REPOSITORY / "config/published").glob("*/*.csv"))
@@ -43,11 +44,6 @@ OURS_ALONE = {"layer", "epoch"}  # columns of ours that say in a number what the
 
 BEST = "best-xnli-model"
 XNLI = {"task": "xnli", "metric": "accuracy", "languages": ["en", "de"]}
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def spec_of(repository: Path, item: str) -> dict:

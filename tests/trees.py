@@ -1,5 +1,6 @@
-"""A copy of the repository, and Snakemake in it."""
+"""A copy of the repository, its files, and Snakemake in it."""
 
+import csv
 import os
 import re
 import shutil
@@ -64,6 +65,11 @@ def edit(tree: Path, file: str, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text, f"{file} no longer holds {old!r}: mend this test"
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def rule_blocks(repository: Path) -> dict[str, str]:
