@@ -12,6 +12,7 @@ from snakemake.settings.enums import Quietness
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parent / "scripts"))
 
 import common.identity
+import common.pairs
 import plan.allocation
 import plan.checkpoints
 import plan.claimed
@@ -675,7 +676,7 @@ def predict_files(wildcards):
 def aligner_text(wildcards):
     """The clean pairs that an aligner learns from, of the languages that are evaluated."""
     codes = plan.recipes.task_languages(PLAN, wildcards.task)
-    pairs = {"-".join(sorted((code, "en"))) for code in codes}
+    pairs = {common.pairs.pair_with_english(code) for code in codes}
     _, bitext = plan.data.data_of_runs(PLAN, [wildcards.run])
     stems = bitext_texts((corpus, pair) for corpus, pair in bitext if pair in pairs)
     return [f"{S}/corpus/{stem}.clean.tsv.zst" for stem in stems]

@@ -26,7 +26,7 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 import torch
 from torch import nn
 
-from common.errors import UserError, run_main
+from common.errors import STOPPED_STATUS, UserError, run_main
 from common.identity import content_hash
 from common.memory import keep_freed_memory
 from engine.admin import set_residuals
@@ -37,7 +37,7 @@ from engine.compiling import compile_parts
 from engine.config import ObjectiveConfig, RunConfig, load_run
 from engine.cost import check_passes
 from engine.data import Mixture
-from engine.dist import STOPPED_STATUS, GradientSums, Ranks, StopRequest, shard_blocks
+from engine.dist import GradientSums, Ranks, StopRequest, shard_blocks
 from engine.objectives import OBJECTIVES
 from engine.objectives.base import Batch
 from engine.optim import AdamW, clip_gradients, learning_rate, parameter_groups

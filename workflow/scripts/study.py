@@ -21,9 +21,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
+from types import FrameType
 from typing import IO, NamedTuple
 
-from common.errors import UserError, run_main
+from common.errors import STOPPED_STATUS, UserError, run_main
+from common.pairs import pair_with_english
 from plan.claimed import all_needs
 from plan.config import Config
 from plan.data import corpus_languages, data_of_runs, vocabulary_data
@@ -47,7 +49,6 @@ from plan.seeds import pretrain_seed
 from plan.sources import labelled_text
 
 SCRIPTS = Path(__file__).parent
-STOPPED = 75  # what a training ends with that was told to save and end
 
 
 class Step(NamedTuple):
@@ -215,7 +216,7 @@ class Study:
         predictions = f"{self.at}/predictions/{run}/{task}/{job}/seed-{seed}"
         who = ["--scale", scale, "--seed", str(seed), "--out", predictions]
         if config.runs[run]["kind"] == "aligner":
-            pairs = {"-".join(sorted((code, "en"))) for code in task_languages(config, task)}
+            pairs = set(map(pair_with_english, task_languages(config, task)))
             own = [one for one in data_of_runs(config, [run])[1] if one[1] in pairs]
             text = ["--bitext", *self.clean([], own), "--run-file", f"{self.at}/runs/{run}/run.yaml"]
             yield Step([predictions], "fast_align", [*read, *text, *who])
@@ -283,7 +284,7 @@ class Processes:
         self.running.discard(process)
         return status
 
-    def end(self, number: int, _) -> None:
+    def end(self, number: int, _: FrameType | None) -> None:
         self.told = True
         for process in list(self.running):
             process.terminate()
@@ -300,7 +301,7 @@ def carry_out(step: Step, log: Path, seconds: float | None, processes: Processes
         status = processes.run([sys.executable, str(SCRIPTS / f"{step.script}.py"), *own], stream)
     if status == 0 and all(Path(path).exists() for path in step.makes):
         return True
-    if step.script == "pretrain" and seconds and not Path(step.makes[0]).exists() and status in (0, STOPPED):
+    if step.script == "pretrain" and seconds and not Path(step.makes[0]).exists() and status in (0, STOPPED_STATUS):
         return False
     raise UserError(f"{step.script} failed (status {status}); read {log}, mend it, and give the same command again")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 USER_ERROR_STATUS = 2
 BUG_STATUS = 1
+STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: a training that was told to save and end; run me again
 LONGEST = 2000  # characters of one line of a message: a line of 50 MB helps nobody
 
 REASONS = {

@@ -11,7 +11,6 @@ from common.errors import UserError
 from engine.model import Block, CrossAttention
 
 LARGE = 1 << 20  # numbers: so many are a message of their own, which needs no copy
-STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: run me again
 
 
 class Ranks:
