@@ -536,8 +536,10 @@ def test_a_run_and_a_table_of_ones_own_are_written_checked_and_taken_back(tree, 
         return capsys.readouterr().out
 
     assert "make train RUN=mine" in call("run", "mine", "--from", "xlm-r")
-    assert "make table T=mine/table-01" in call("table", "mine/table-01", "--runs", "xlm-r", "mine")
-    call("table", "mine/table-02", "--runs", "mine", "--tasks", "ud-pos", "tatoeba", "word-alignment")
+    said = call("table", "mine/table-01", "--runs", "xlm-r", "mine")
+    assert "make table T=mine/table-01" in said and "config/published/papers.tsv: its last line" in said
+    said = call("table", "mine/table-02", "--runs", "mine", "--tasks", "ud-pos", "tatoeba", "word-alignment")
+    assert "papers.tsv" not in said
     config = load_config(tree)
     asked = [
         [column[key] for key in ("task", "metric", "setting")] for column in config.tables["mine/table-02"]["columns"]

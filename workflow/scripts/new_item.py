@@ -76,10 +76,12 @@ def new_table(root: Path, name: str, runs: list[str], tasks: list[str]) -> tuple
     }
     write_new(path, TABLE.format(folder=folder, item=item, **words))
     papers = root / PAPERS
-    known = papers.read_text(encoding="utf-8")
+    known, next_steps = papers.read_text(encoding="utf-8"), []
     if folder not in {line.partition("\t")[0] for line in known.splitlines()}:
         write_text(papers, f"{known}{folder}\t{folder}\t\n")
-    return [path], [f"config/tables/{name}.yaml: its columns and rows can be changed; then:", f"  make table T={name}"]
+        next_steps = [f"{PAPERS}: its last line names the folder; it goes and stays with it"]
+    next_steps += [f"config/tables/{name}.yaml: its columns and rows can be changed; then:", f"  make table T={name}"]
+    return [path], next_steps
 
 
 def write_new(path: Path, text: str) -> None:
