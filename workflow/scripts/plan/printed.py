@@ -7,6 +7,7 @@ import csv
 from common.errors import UserError
 from common.yamlfiles import check_known
 from plan.config import Config
+from plan.schemas import says_a_number
 
 MODELS_TSV = "config/published/models.tsv"
 
@@ -28,7 +29,7 @@ def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -
         for column, names in known.items():
             if row.get(column) is not None and row[column] not in names:
                 check_known(row[column], names, f"{file}, line {line}, {column}", column)
-        if "value" in row and row["value"] and not _is_number(row["value"]):
+        if "value" in row and row["value"] and not says_a_number(row["value"]):
             raise UserError(f"{file}, line {line}, value: {row['value']!r} is no number; mend it, or leave it empty")
     return {row["model"] for row in rows}
 
@@ -46,11 +47,3 @@ def _known(config: Config, announced: dict[str, list[str]]) -> dict[str, set[str
         "metric": {metric for task in tasks for metric in task["metrics"]} | set(METRICS),
         "language": {*config.languages, *pairs, *LANGUAGES},
     }
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -50,7 +50,7 @@ def _explain(error: Any, shown: str) -> str:
         if isinstance(value, bool) and "string" in kinds:
             hint = '; YAML reads a bare no, yes, on or off as true or false: write it in quotes, "no"'
         elif isinstance(value, str) and {"number", "integer"} & set(kinds):
-            hint = "; remove the quotes, and write exponents with a point, as 6.0e-4" if _is_number(value) else ""
+            hint = "; remove the quotes, and write exponents with a point, as 6.0e-4" if says_a_number(value) else ""
         elif value is None:
             hint = "; give it a value or remove the key"
         kind = " or ".join(_TYPES[kind] for kind in kinds)
@@ -85,7 +85,7 @@ def _explain(error: Any, shown: str) -> str:
     return f"{where}: {error.message}"
 
 
-def _is_number(text: str) -> bool:
+def says_a_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
