@@ -27,7 +27,7 @@ from report.figures import draw  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
-from report.verdicts import tried  # noqa: E402
+from report.verdicts import points, tried  # noqa: E402
 
 TABLES = {  # page -> scale, table
     "README.md": [("real", "parallax/real")],
@@ -118,14 +118,8 @@ def differences_of(scale: str, columns: dict[str, tuple], rows: dict[str, tuple]
     lines = [f"| difference | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for label, (run, than) in rows.items():
         found = [compare.difference(scores[than][key], scores[run][key]) for key in columns.values()]
-        lines.append(f"| {label} | {' | '.join(f'{signed(value)} ± {half:.1f}' for value, half, _ in found)} |")
+        lines.append(f"| {label} | {' | '.join(f'{points(value)} ± {half:.1f}' for value, half, _ in found)} |")
     return "\n".join(lines)
-
-
-def signed(value: float) -> str:
-    """+1.2, −1.2 with a minus sign of its own, and 0.0 without a sign."""
-    shown = f"{value:+.1f}"
-    return "0.0" if shown[1:] == "0.0" else shown.replace("-", "−")
 
 
 def with_table(text: str, table: str, page: str) -> str:

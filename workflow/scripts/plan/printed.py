@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from functools import cache
+from pathlib import Path
 
 from common.errors import UserError
 from common.yamlfiles import check_known
@@ -34,14 +36,18 @@ def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -
     return {row["model"] for row in rows}
 
 
+@cache
+def _models(path: Path) -> set[str]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return {row["key"] for row in csv.DictReader(file, delimiter="\t")}
+
+
 def _known(config: Config, announced: dict[str, list[str]]) -> dict[str, set[str]]:
     """Column -> what may stand in it."""
-    with open(config.root / MODELS_TSV, encoding="utf-8", newline="") as file:
-        models = {row["key"] for row in csv.DictReader(file, delimiter="\t")}
     tasks = config.tasks.values()
     pairs = {f"en-{code}" for code in config.languages}
     return {
-        "model": models,
+        "model": _models(config.root / MODELS_TSV),
         "task": {*config.tasks, *announced["tasks"], *TASKS},
         "setting": {setting for task in tasks for setting in task["settings"]} | {*announced["settings"], *SETTINGS},
         "metric": {metric for task in tasks for metric in task["metrics"]} | set(METRICS),

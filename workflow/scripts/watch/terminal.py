@@ -114,7 +114,7 @@ class Watch:
 
         def stop(number: int, frame: FrameType | None) -> None:
             self.stopped = True
-            handlers[signal.Signals(number)](number, frame)
+            handlers[number](number, frame)
 
         for number, handler in handlers.items():
             if callable(handler):
