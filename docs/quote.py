@@ -38,29 +38,63 @@ TABLES = {  # page -> scale, table
         ("mini", "parallax/xlm-e-study"),
     ],
 }
-# Pages -> scale, and the columns and rows of a table of differences as `make compare` prints them.
+WITHOUT_TUNING = {  # column -> task, setting, metric
+    "alignment, error": ("word-alignment", "zero-shot-retrieval", "error-rate"),
+    "Tatoeba": ("tatoeba", "zero-shot-retrieval", "accuracy"),
+}
+OF_WORLDS = (
+    {
+        "XNLI": ("xnli", "cross-lingual-transfer", "accuracy"),
+        "MLQA": ("mlqa", "cross-lingual-transfer", "f1"),
+        "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
+        **WITHOUT_TUNING,
+        "centred": ("tatoeba", "zero-shot-retrieval-centred", "accuracy"),
+        "BUCC": ("bucc", "zero-shot-retrieval", "f1"),
+    },
+    {
+        "XLM less XLM-R": ("xlm", "xlm-r"),
+        "XLM-E less XLM-R": ("xlm-e-base", "xlm-r"),
+        "XLM-E less XLM": ("xlm-e-base", "xlm"),
+        "ERNIE-M less XLM-R, its start": ("ernie-m-base", "xlm-r"),
+        "ERNIE-M less its control": ("ernie-m-base", "xlm-r-continued"),
+        "ERNIE-M less its control with TLM": ("ernie-m-base", "ernie-m-base-exp2"),
+        "ERNIE-M less InfoXLM": ("ernie-m-base", "infoxlm-base"),
+        "InfoXLM less its control with TLM": ("infoxlm-base", "ernie-m-base-exp2"),
+        "InfoXLM less XLM": ("infoxlm-base", "xlm"),
+        "XLM-Align less its control with TLM": ("xlm-align-base", "ernie-m-base-exp2"),
+        "XLM-Align less XLM": ("xlm-align-base", "xlm"),
+        "VECO less XLM-R, its start": ("veco-large", "xlm-r"),
+        "VECO less its control": ("veco-large", "xlm-r-large-continued"),
+        "PPA less mBERT, its start": ("ppa-250k", "mbert"),
+        "PPA less its control": ("ppa-250k", "mbert-continued"),
+    },
+)
+# Page -> tables of differences as `make compare` prints them: the head of the first column, scale, columns, rows.
 DIFFERENCES = {
-    "docs/real-results.md": (
-        "real",
-        {
-            "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
-            "WikiANN": ("wikiann-ner", "cross-lingual-transfer", "f1"),
-            "TyDiQA": ("tydiqa-goldp", "cross-lingual-transfer", "f1"),
-            "alignment, error": ("word-alignment", "zero-shot-retrieval", "error-rate"),
-            "Tatoeba": ("tatoeba", "zero-shot-retrieval", "accuracy"),
-            "FLORES": ("flores", "zero-shot-retrieval", "accuracy"),
-        },
-        {
-            "PPA less mbert, its start": ("ppa-250k", "mbert"),
-            "PPA less xlm-r": ("ppa-250k", "xlm-r"),
-            "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
-            "XLM less xlm-r": ("xlm", "xlm-r"),
-            "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
-            "XLM-E less XLM": ("xlm-e-base", "xlm"),
-            "ERNIE-M less XLM": ("ernie-m-base", "xlm"),
-            "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
-        },
-    )
+    "docs/real-results.md": [
+        (
+            "difference",
+            "real",
+            {
+                "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
+                "WikiANN": ("wikiann-ner", "cross-lingual-transfer", "f1"),
+                "TyDiQA": ("tydiqa-goldp", "cross-lingual-transfer", "f1"),
+                **WITHOUT_TUNING,
+                "FLORES": ("flores", "zero-shot-retrieval", "accuracy"),
+            },
+            {
+                "PPA less mbert, its start": ("ppa-250k", "mbert"),
+                "PPA less xlm-r": ("ppa-250k", "xlm-r"),
+                "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
+                "XLM less xlm-r": ("xlm", "xlm-r"),
+                "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
+                "XLM-E less XLM": ("xlm-e-base", "xlm"),
+                "ERNIE-M less XLM": ("ernie-m-base", "xlm"),
+                "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
+            },
+        )
+    ],
+    "docs/what-we-learnt.md": [("world 1", "mini", *OF_WORLDS), ("world 2", "mini-2", *OF_WORLDS)],
 }
 COSTS = {"docs/real-results.md": "real"}  # page -> scale
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
@@ -109,17 +143,26 @@ def costs_of(scale: str) -> str:
     return "\n".join(lines)
 
 
-def differences_of(scale: str, columns: dict[str, tuple], rows: dict[str, tuple]) -> str:
-    """Mean difference of two runs and half of its interval, over the pre-trainings that both have."""
+def differences_of(head: str, scale: str, columns: dict[str, tuple], rows: dict[str, tuple]) -> str:
+    """Mean difference of two runs and half of its interval, over the pre-trainings that both have; bold where that
+    leaves out zero. Without the rows of runs that have no score yet."""
     config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
     folder = REPOSITORY / "reference/scores" / scale
     runs = sorted({run for pair in rows.values() for run in pair})
     scores = {run: compare.scores_of(config, folder / canonical_run(config, run)) for run in runs}
-    lines = [f"| difference | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    lines = [f"| {head} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for label, (run, than) in rows.items():
-        found = [compare.difference(scores[than][key], scores[run][key]) for key in columns.values()]
-        lines.append(f"| {label} | {' | '.join(f'{points(value)} ± {half:.1f}' for value, half, _ in found)} |")
+        found = [compare.difference(scores[than].get(key, {}), scores[run].get(key, {})) for key in columns.values()]
+        if any(count for _, _, count in found):
+            lines.append(f"| {label} | {' | '.join(difference_words(*one) for one in found)} |")
     return "\n".join(lines)
+
+
+def difference_words(value: float, half: float | None, count: int) -> str:
+    if half is None:
+        return f"{points(value)} ({count})" if count else "--"
+    words = f"{points(value)} ± {half:.1f}"
+    return f"**{words}**" if abs(value) > half else words
 
 
 def with_table(text: str, table: str, page: str) -> str:
@@ -154,8 +197,8 @@ def renewed(page: str) -> str:
         text = with_table(text, table_of(scale, item), page)
     if page in COSTS:
         text = with_table(text, costs_of(COSTS[page]), page)
-    if page in DIFFERENCES:
-        text = with_table(text, differences_of(*DIFFERENCES[page]), page)
+    for differences in DIFFERENCES.get(page, ()):
+        text = with_table(text, differences_of(*differences), page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
 
 
