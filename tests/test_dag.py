@@ -526,7 +526,7 @@ def test_a_wrong_key_stops_everything_with_one_line(tree):
 
 
 def test_no_rule_file_has_a_lambda(repository):
-    files = [repository / "Snakefile", *(repository / "workflow/rules").glob("*.smk")]
+    files = [repository / "Snakefile", *(repository / "workflow/rules").rglob("*.smk")]
     assert len(files) > 10 and [path.name for path in files if "lambda" in path.read_text(encoding="utf-8")] == []
 
 
