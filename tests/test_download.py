@@ -21,12 +21,15 @@ import pytest
 
 import download as d
 from common.errors import UserError
+from fetching.lock import read_lock, record
+from fetching.sources import Mirror, Patience, Source, SourceFailed
+from fetching.web import Progress, part_paths, retry_after
 from plan.datasets import Dataset
 
 SCRIPT = Path(d.__file__)
 BODY = bytes(range(256)) * 1200  # 307,200 bytes
 OTHER = BODY[::-1]
-FAST = d.Patience(attempts=3, back_off=0.0, stall=1.0, seed=1)
+FAST = Patience(attempts=3, back_off=0.0, stall=1.0, seed=1)
 
 
 def sha(data: bytes) -> str:
@@ -251,7 +254,7 @@ def test_a_busy_server_is_asked_again(server, tmp_path, code):
 
 def test_twenty_failures_then_success_with_the_default_number_of_attempts(server, tmp_path):
     server.plan["/f"] = [status(429), status(503)] * 10 + [whole()]
-    fetch(row(server.url("/f")), tmp_path, patience=d.Patience(back_off=0.0))
+    fetch(row(server.url("/f")), tmp_path, patience=Patience(back_off=0.0))
     assert len(server.requests) == 21
 
 
@@ -297,22 +300,22 @@ def test_a_pausing_source_does_not_hold_up_its_fallback(server, tmp_path):
 
 
 def test_retry_after_parses():
-    assert d.retry_after("17") == 17
-    assert d.retry_after(None) is None
-    assert d.retry_after("soon") is None
-    assert d.retry_after("Thu, 01 Jan 1970 00:01:40 GMT", now=40.0) == 60
-    assert d.retry_after("Thu, 01 Jan 1970 00:00:10 GMT", now=40.0) == 0
+    assert retry_after("17") == 17
+    assert retry_after(None) is None
+    assert retry_after("soon") is None
+    assert retry_after("Thu, 01 Jan 1970 00:01:40 GMT", now=40.0) == 60
+    assert retry_after("Thu, 01 Jan 1970 00:00:10 GMT", now=40.0) == 0
 
 
 def test_pauses_double_with_jitter_and_a_ceiling(tmp_path):
     import random
 
-    source = d.Source("s", url="http://127.0.0.1/x")
+    source = Source("s", url="http://127.0.0.1/x")
     chance = random.Random(3)
     pauses = []
     for _ in range(12):
         before = time.monotonic()
-        d._note(source, d.SourceFailed("HTTP 503", again=True), tmp_path / "x", d.Patience(), chance)
+        d._note(source, SourceFailed("HTTP 503", again=True), tmp_path / "x", Patience(), chance)
         pauses.append(source.not_before - before)
     for number, pause in enumerate(pauses):
         top = min(2.0**number, 60.0)
@@ -374,7 +377,7 @@ def test_chunked_bodies(server, tmp_path):
 @pytest.mark.parametrize("behaviour", [stalled(50_000), stalled(0), dripping], ids=["midway", "at once", "dripping"])
 def test_a_silent_connection_is_closed_and_tried_again(server, tmp_path, behaviour):
     server.plan["/f"] = [behaviour, ranged()]
-    patience = d.Patience(attempts=3, back_off=0.0, stall=0.4)
+    patience = Patience(attempts=3, back_off=0.0, stall=0.4)
     start = time.monotonic()
     # Dripping leaves a few wrong bytes, which are resumed: the sum notices, and the file is fetched anew.
     fetch(row(server.url("/f")), tmp_path, patience=patience)
@@ -384,7 +387,7 @@ def test_a_silent_connection_is_closed_and_tried_again(server, tmp_path, behavio
 def test_a_server_that_never_answers(server, tmp_path):
     server.plan["/f"] = [lambda handler: handler.server.release.wait(10)]
     with pytest.raises(UserError, match=r"no answer for 0\.2 s"):
-        fetch(row(server.url("/f")), tmp_path, patience=d.Patience(attempts=2, back_off=0.0, stall=0.2))
+        fetch(row(server.url("/f")), tmp_path, patience=Patience(attempts=2, back_off=0.0, stall=0.2))
 
 
 # ---------------------------------------------------------------- answers that are none
@@ -471,7 +474,7 @@ def test_random_answers_turn_to_the_next_source(server, tmp_path):
                     answer = answer[: place + 1]
         server.plan = {"/f": [raw(bytes(answer))], "/good": [whole()]}
         # No answer stays open: what ends a download here is never the clock, however busy the machine.
-        patience = d.Patience(attempts=1, back_off=0.0, stall=60, seed=number)
+        patience = Patience(attempts=1, back_off=0.0, stall=60, seed=number)
         fetch(row(server.url("/f"), [server.url("/good")]), tmp_path / str(number), patience=patience)
 
 
@@ -505,7 +508,7 @@ def test_a_length_beyond_every_disk_turns_to_the_next_source(server, tmp_path, c
 def test_no_drip_and_no_flood_outlasts_the_stall_timeout(server, tmp_path, answer, endless, pause):
     server.plan = {"/f": [raw(answer, endless=endless, pause=pause)], "/good": [whole()]}
     start = time.monotonic()
-    patience = d.Patience(attempts=2, back_off=60.0, stall=0.8)  # the good source, too, has no more
+    patience = Patience(attempts=2, back_off=60.0, stall=0.8)  # the good source, too, has no more
     fetch(row(server.url("/f"), [server.url("/good")]), tmp_path, patience=patience)
     assert time.monotonic() - start < 20
 
@@ -525,7 +528,7 @@ def test_a_handshake_that_drips_ends(server, tmp_path):
     server.plan = {"/good": [whole()]}
     start = time.monotonic()
     url = f"https://127.0.0.1:{listening.getsockname()[1]}/f"
-    fetch(row(url, [server.url("/good")]), tmp_path, patience=d.Patience(attempts=2, back_off=0.0, stall=0.8))
+    fetch(row(url, [server.url("/good")]), tmp_path, patience=Patience(attempts=2, back_off=0.0, stall=0.8))
     assert time.monotonic() - start < 20
     stop.set()
     listening.close()
@@ -534,10 +537,10 @@ def test_a_handshake_that_drips_ends(server, tmp_path):
 def test_ten_bytes_an_answer_are_failures_with_pauses(server, tmp_path):
     server.plan = {"/f": [ranged(cut=10)], "/g": [ranged(cut=20_000)]}
     with pytest.raises(UserError, match="given up after 4 tries"):
-        fetch(row(server.url("/f")), tmp_path, patience=d.Patience(attempts=4, back_off=0.05, stall=1.0, seed=1))
+        fetch(row(server.url("/f")), tmp_path, patience=Patience(attempts=4, back_off=0.05, stall=1.0, seed=1))
     assert len(server.requests) == 4
     # More than a hundredth of the file: slow, and on its way.
-    fetch(row(server.url("/g"), id="toy/other"), tmp_path / "other", patience=d.Patience(attempts=2, back_off=9.0))
+    fetch(row(server.url("/g"), id="toy/other"), tmp_path / "other", patience=Patience(attempts=2, back_off=9.0))
 
 
 # ---------------------------------------------------------------- resuming across versions
@@ -649,7 +652,7 @@ def test_kill_9_midway_then_continue(server, tmp_path):
     out = tmp_path / "raw" / "file.bin"
     with Final(out, BODY):
         process = subprocess.Popen(command(tmp_path, server.url("/f")), stderr=subprocess.PIPE)
-        part = d.part_paths(out, server.url("/f"))[0]
+        part = part_paths(out, server.url("/f"))[0]
         deadline = time.monotonic() + 10
         while not (part.exists() and part.stat().st_size == 120_000):
             assert time.monotonic() < deadline and process.poll() is None
@@ -667,7 +670,7 @@ def test_kill_9_midway_then_continue(server, tmp_path):
 def test_kill_between_the_last_byte_and_the_rename_needs_no_second_download(server, tmp_path):
     server.plan["/f"] = [ranged()]
     out = tmp_path / "raw" / "file.bin"
-    part, state = d.part_paths(out, server.url("/f"))
+    part, state = part_paths(out, server.url("/f"))
     part.parent.mkdir()
     part.write_bytes(BODY)
     state.write_text('{"total": 307200, "etag": "\\"v1\\""}')
@@ -679,7 +682,7 @@ def test_two_processes_never_write_one_partial_file(server, tmp_path):
     server.plan["/f"] = [stalled(1000), ranged()]
     process = subprocess.Popen(command(tmp_path, server.url("/f")), stderr=subprocess.DEVNULL)
     try:
-        part = d.part_paths(tmp_path / "raw" / "file.bin", server.url("/f"))[0]
+        part = part_paths(tmp_path / "raw" / "file.bin", server.url("/f"))[0]
         deadline = time.monotonic() + 10
         while not (part.exists() and part.stat().st_size == 1000):
             assert time.monotonic() < deadline
@@ -759,26 +762,26 @@ def test_the_lock_file_loses_nothing_under_parallel_writers(tmp_path):
     ids = [f"toy/{number:02}" for number in range(24)]
 
     def write(id_):
-        d.record(lock, row("http://h/x", id=id_, known=False), 1, sha(id_.encode()), "http://h/x")
+        record(lock, row("http://h/x", id=id_, known=False), 1, sha(id_.encode()), "http://h/x")
 
     threads = [threading.Thread(target=write, args=(id_,)) for id_ in reversed(ids)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert list(d.read_lock(lock)) == ids
+    assert list(read_lock(lock)) == ids
     with pytest.raises(UserError, match=f"{sha(b'new')}.*{sha(b'toy/03')}"):
-        d.record(lock, row("http://h/x", id="toy/03"), 1, sha(b"new"), "http://h/x")
+        record(lock, row("http://h/x", id="toy/03"), 1, sha(b"new"), "http://h/x")
 
 
 def test_a_broken_lock_file_is_named_with_its_line(tmp_path):
     lock = tmp_path / "lock.tsv"
     lock.write_text(f"id\tbytes\tsha256\turl\na\t1\t{sha(b'')}\tu\nb\tmany\t{sha(b'')}\tu\n")
     with pytest.raises(UserError, match=r"lock\.tsv:3: "):
-        d.read_lock(lock)
+        read_lock(lock)
     lock.write_text("something else\n")
     with pytest.raises(UserError, match=r"lock\.tsv:1: "):
-        d.read_lock(lock)
+        read_lock(lock)
 
 
 # ---------------------------------------------------------------- mirrors
@@ -797,18 +800,18 @@ def test_mirrors_are_asked_in_their_order_before_the_network(server, tmp_path):
     server.plan[f"/m/{dataset.path}"] = [whole()]
     empty = tmp_path / "empty"
     empty.mkdir()
-    http = d.Mirror(server.url("/m/"))
-    assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(empty)), http]) == server.url(f"/m/{dataset.path}")
+    http = Mirror(server.url("/m/"))
+    assert fetch(dataset, tmp_path, mirrors=[Mirror(str(empty)), http]) == server.url(f"/m/{dataset.path}")
     full = folder(tmp_path, "full", dataset.path, BODY)
-    source = fetch(dataset, tmp_path / "b", mirrors=[d.Mirror(str(full)), http])
+    source = fetch(dataset, tmp_path / "b", mirrors=[Mirror(str(full)), http])
     assert source == str(full / dataset.path)
-    assert fetch(dataset, tmp_path / "c", mirrors=[d.Mirror(str(empty))]) == server.url("/f")
+    assert fetch(dataset, tmp_path / "c", mirrors=[Mirror(str(empty))]) == server.url("/f")
 
 
 def test_a_mirror_may_keep_the_file_under_the_fallback_address(tmp_path):
     dataset = row("http://gone.example/a", ["http://second.example/b"])
     place = folder(tmp_path, "m", "second.example/b", BODY)
-    assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(place))], offline=True) == str(place / "second.example/b")
+    assert fetch(dataset, tmp_path, mirrors=[Mirror(str(place))], offline=True) == str(place / "second.example/b")
 
 
 def test_a_file_that_nobody_may_distribute_comes_from_a_mirror_alone(tmp_path):
@@ -821,7 +824,7 @@ def test_a_file_that_nobody_may_distribute_comes_from_a_mirror_alone(tmp_path):
     place = tmp_path / "mirror/user-supplied.invalid/conll"
     place.mkdir(parents=True)
     (place / "deu.train").write_bytes(BODY)
-    assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(tmp_path / "mirror"))]) == str(place / "deu.train")
+    assert fetch(dataset, tmp_path, mirrors=[Mirror(str(tmp_path / "mirror"))]) == str(place / "deu.train")
 
 
 def test_offline_asks_no_upstream_and_says_so(server, tmp_path):
@@ -829,7 +832,7 @@ def test_offline_asks_no_upstream_and_says_so(server, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(UserError) as error:
-        fetch(row(server.url("/f")), tmp_path, mirrors=[d.Mirror(str(empty))], offline=True)
+        fetch(row(server.url("/f")), tmp_path, mirrors=[Mirror(str(empty))], offline=True)
     assert "no such file" in str(error.value) and "without --offline" in str(error.value)
     with pytest.raises(UserError, match="none to ask"):
         fetch(row(server.url("/f")), tmp_path / "b", offline=True)
@@ -840,9 +843,9 @@ def test_a_checked_folder_with_other_bytes_is_passed_over(server, tmp_path):
     dataset = row(server.url("/f"))
     server.plan["/f"] = [whole()]
     bad = folder(tmp_path, "bad", dataset.path, OTHER)
-    assert fetch(dataset, tmp_path, mirrors=[d.Mirror(str(bad))]) == server.url("/f")
+    assert fetch(dataset, tmp_path, mirrors=[Mirror(str(bad))]) == server.url("/f")
     with pytest.raises(UserError) as error:
-        fetch(dataset, tmp_path / "b", mirrors=[d.Mirror(str(bad))], offline=True)
+        fetch(dataset, tmp_path / "b", mirrors=[Mirror(str(bad))], offline=True)
     assert sha(OTHER) in str(error.value) and sha(BODY) in str(error.value)
     assert "--unchecked-mirror" in str(error.value)
 
@@ -853,7 +856,7 @@ def test_an_unchecked_folder_gives_its_own_bytes_and_locks_nothing(tmp_path):
     lock.write_text(f"id\tbytes\tsha256\turl\ntoy/file\t{len(BODY)}\t{sha(BODY)}\thttp://h.example/f\n")
     before = lock.read_bytes()
     place = folder(tmp_path, "m", dataset.path, OTHER)
-    fetch(dataset, tmp_path, expect=OTHER, mirrors=[d.Mirror(str(place), False)], offline=True, lock=lock)
+    fetch(dataset, tmp_path, expect=OTHER, mirrors=[Mirror(str(place), False)], offline=True, lock=lock)
     assert lock.read_bytes() == before
 
 
@@ -867,7 +870,7 @@ def manifest(folder, path, body, kind=None):
 def test_an_unchecked_folder_is_checked_against_its_manifest(tmp_path):
     dataset = row("http://h.example/f")
     place = folder(tmp_path, "m", dataset.path, OTHER)
-    mirrors = [d.Mirror(str(place), False)]
+    mirrors = [Mirror(str(place), False)]
     manifest(place, dataset.path, OTHER)
     fetch(dataset, tmp_path, expect=OTHER, mirrors=mirrors, offline=True)
     manifest(place, dataset.path, BODY)
@@ -884,7 +887,7 @@ def test_a_folder_below_the_manifest_is_checked_too(tmp_path):
     place = folder(tmp_path / "m", "excerpts", dataset.path, OTHER)
     manifest(tmp_path / "m", "excerpts/h.example/f", BODY)
     with pytest.raises(UserError, match=r"MANIFEST\.tsv says"):
-        fetch(dataset, tmp_path, mirrors=[d.Mirror(str(place), False)], offline=True)
+        fetch(dataset, tmp_path, mirrors=[Mirror(str(place), False)], offline=True)
 
 
 def test_a_folder_that_calls_a_file_repacked_does_not_lock_its_sum(tmp_path):
@@ -892,11 +895,11 @@ def test_a_folder_that_calls_a_file_repacked_does_not_lock_its_sum(tmp_path):
     place = folder(tmp_path, "m", dataset.path, OTHER)
     manifest(place, dataset.path, OTHER, kind="repacked")
     lock = tmp_path / "lock.tsv"
-    fetch(dataset, tmp_path, expect=OTHER, mirrors=[d.Mirror(str(place))], offline=True, lock=lock)
+    fetch(dataset, tmp_path, expect=OTHER, mirrors=[Mirror(str(place))], offline=True, lock=lock)
     assert not lock.exists()
     manifest(place, dataset.path, OTHER, kind="exact")
-    fetch(dataset, tmp_path / "b", expect=OTHER, mirrors=[d.Mirror(str(place))], offline=True, lock=lock)
-    assert d.read_lock(lock)["toy/file"]["sha256"] == sha(OTHER)
+    fetch(dataset, tmp_path / "b", expect=OTHER, mirrors=[Mirror(str(place))], offline=True, lock=lock)
+    assert read_lock(lock)["toy/file"]["sha256"] == sha(OTHER)
 
 
 def test_the_copy_is_new_and_the_mirror_untouched(tmp_path):
@@ -904,7 +907,7 @@ def test_the_copy_is_new_and_the_mirror_untouched(tmp_path):
     place = folder(tmp_path, "m", dataset.path, BODY)
     original = place / dataset.path
     os.utime(original, (1_000_000_000, 1_000_000_000))
-    fetch(dataset, tmp_path, mirrors=[d.Mirror(str(place))], offline=True)
+    fetch(dataset, tmp_path, mirrors=[Mirror(str(place))], offline=True)
     out = tmp_path / "raw" / "file.bin"
     assert time.time() - out.stat().st_mtime < 60
     out.write_bytes(b"changed afterwards")
@@ -963,7 +966,7 @@ def test_help_names_every_option():
 
 
 def test_progress_is_a_line_now_and_then_in_a_log(capsys):
-    progress = d.Progress("toy", every=0.0)
+    progress = Progress("toy", every=0.0)
     progress.show(0, 100_000_000)
     progress.show(50_000_000, 100_000_000)
     progress.show(100_000_000, 100_000_000, end=True)
@@ -976,9 +979,9 @@ def test_real_mirror_files(mirror, repository, tmp_path):
     """An exact file passes its published sum; excerpts and stand-ins pass as what their manifest says they are."""
     table = d.load_datasets(repository / "config" / "datasets.tsv")
     mirrors = [
-        d.Mirror(str(mirror)),
-        d.Mirror(str(mirror / "excerpts"), False),
-        d.Mirror(str(mirror / "standins"), False),
+        Mirror(str(mirror)),
+        Mirror(str(mirror / "excerpts"), False),
+        Mirror(str(mirror / "standins"), False),
     ]
     lock = tmp_path / "lock.tsv"
     for id_, place in (

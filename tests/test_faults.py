@@ -31,9 +31,10 @@ import summarise_training
 from common.atomic import SUMS, atomic_folder, atomic_path, check_folder, write_json, write_sealed, write_text
 from common.errors import UserError
 from corpus.corpusio import read_lines, zst_writer
-from download import Mirror, download
+from download import download
 from engine.checkpoint import load_state, load_weights, save_state, save_weights, sole_use
 from engine.shards import array_path, sha256_of, verify_shards
+from fetching.sources import Mirror
 from plan.datasets import Dataset, load_datasets
 from report import scores, trainings
 from small_corpus import write_run, write_sentences

@@ -9,6 +9,8 @@ import download
 from common.errors import UserError
 from corpus.corpusio import load_thresholds
 from corpus.segments import read_aligned, read_segments
+from fetching import folder
+from fetching.lock import read_lock
 from plan.datasets import load_datasets
 from tasks.files import tar_members
 from tasks.said import language_said
@@ -89,10 +91,10 @@ def test_bytes_are_written_in_a_few_ascii_digits(tmp_path, size):
     lock, manifest, datasets = tmp_path / "lock.tsv", tmp_path / "MANIFEST.tsv", tmp_path / "datasets.tsv"
     lock.write_text(f"id\tbytes\tsha256\turl\na\t{size}\t{'0' * 64}\thttps://h/a\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"lock\.tsv:2: not a line of id, bytes"):
-        download.read_lock(lock)
+        read_lock(lock)
     manifest.write_text(f"path\tbytes\tsha256\na\t{size}\t{'0' * 64}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"MANIFEST\.tsv:2, column bytes: .* is no number"):
-        download._manifest(tmp_path)
+        folder._manifest(tmp_path)
     columns = ("id", "url", "fallback_urls", "bytes", "sha256", "licence", "languages", "kind", "note")
     row = dict.fromkeys(columns, "") | {
         "id": "a",
@@ -110,10 +112,10 @@ def test_bytes_are_written_in_a_few_ascii_digits(tmp_path, size):
 def test_a_list_of_files_that_is_no_table_is_one_line(tmp_path, text):
     (tmp_path / "MANIFEST.tsv").write_bytes(text)
     with pytest.raises(UserError, match=r"MANIFEST\.tsv"):
-        download._manifest(tmp_path)
+        folder._manifest(tmp_path)
     (tmp_path / "lock.tsv").write_bytes(text)
     with pytest.raises(UserError, match=r"lock\.tsv"):
-        download.read_lock(tmp_path / "lock.tsv")
+        read_lock(tmp_path / "lock.tsv")
 
 
 @pytest.mark.parametrize(
