@@ -1,5 +1,5 @@
-"""Write the reference scores into the pages that quote them: tables, costs, differences, claims in quotation,
-and README's picture.
+"""Write the reference scores into the pages that quote them: tables, costs, differences, verdicts, claims in
+quotation, and README's picture.
 
     python docs/quote.py
 
@@ -10,6 +10,7 @@ The prose around them says what it said before: read it again.
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -27,7 +28,7 @@ from report.figures import draw  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
-from report.verdicts import points, tried  # noqa: E402
+from report.verdicts import counts_of, points, tried  # noqa: E402
 
 TABLES = {  # page -> scale, table
     "README.md": [("real", "parallax/real")],
@@ -97,6 +98,7 @@ DIFFERENCES = {
     "docs/what-we-learnt.md": [("world 1", "mini", *OF_WORLDS), ("world 2", "mini-2", *OF_WORLDS)],
 }
 COSTS = {"docs/real-results.md": "real"}  # page -> scale
+VERDICTS = {"docs/measured.md": "mini"}  # page -> scale
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -173,14 +175,33 @@ def with_table(text: str, table: str, page: str) -> str:
     return text.replace(found[0], f"{table}\n")
 
 
-def quotes_of(scale: str) -> dict[str, str]:
-    """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
+@cache
+def claims_of(scale: str) -> list[dict]:
+    """What becomes of each claim on the reference scores of a scale."""
     config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
     reference = REPOSITORY / "reference"
-    claims = tried(config, reference / "scores" / scale, reference / "trainings" / scale)
+    return tried(config, reference / "scores" / scale, reference / "trainings" / scale)
+
+
+def verdicts_of(scale: str) -> str:
+    """How many claims have which verdict, alone and after correction, and which they are."""
+    found = claims_of(scale)
+    lines = ["| verdict | claims | after correction | which stay so | which are undecided then |", "|---" * 5 + "|"]
+    after = counts_of(one["verdict_corrected"] for one in found)
+    for verdict, count in counts_of(one["verdict"] for one in found).items():
+        stays, falls = [], []
+        for one in found:
+            if one["verdict"] == verdict:
+                (stays if one["verdict_corrected"] == verdict else falls).append(f"`{one['id']}`")
+        lines.append(f"| {verdict} | {count} | {after[verdict]} | {', '.join(stays)} | {', '.join(falls)} |")
+    return "\n".join(lines)
+
+
+def quotes_of(scale: str) -> dict[str, str]:
+    """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
     return {
         one["id"]: f"> `{one['id']}`: {'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
-        for one in claims
+        for one in claims_of(scale)
     }
 
 
@@ -197,6 +218,8 @@ def renewed(page: str) -> str:
         text = with_table(text, table_of(scale, item), page)
     if page in COSTS:
         text = with_table(text, costs_of(COSTS[page]), page)
+    if page in VERDICTS:
+        text = with_table(text, verdicts_of(VERDICTS[page]), page)
     for differences in DIFFERENCES.get(page, ()):
         text = with_table(text, differences_of(*differences), page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
@@ -209,7 +232,7 @@ def draw_picture(out: Path) -> None:
 
 
 def main() -> None:
-    for page in {**TABLES, **CLAIMS}:
+    for page in {**TABLES, **CLAIMS, **VERDICTS}:
         write_text(REPOSITORY / page, renewed(page))
     draw_picture(REPOSITORY / "docs/real.svg")
 

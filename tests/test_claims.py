@@ -515,10 +515,10 @@ def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
 
 def test_a_second_look_of_an_unknown_claim_is_refused(repository, tmp_path):
     tree = copy_tree(repository, tmp_path / "tree")
-    edit(tree, "config/scales/mini.yaml", "  claims: [", "  claims: [ernie-m-xnli, ")
+    edit(tree, "config/scales/mini.yaml", "  claims:\n", "  claims:\n    - ernie-m-xnli\n")
     with pytest.raises(UserError, match=r"config/scales/mini.yaml, second_look.claims: .*ernie-m-xnli'.*did you mean"):
         load_config(tree, {"scale": "mini"})
-    edit(tree, "config/scales/mini.yaml", "  claims: [ernie-m-xnli, ", "  claims: [")
+    edit(tree, "config/scales/mini.yaml", "    - ernie-m-xnli\n", "")
     edit(tree, "config/scales/mini.yaml", "  seeds: [13, ", "  seeds: [19, 8, ")
     with pytest.raises(UserError, match=r"second_look.seeds: 8 stands on pre-training 2, which the seeds of the first"):
         load_config(tree, {"scale": "mini"})
