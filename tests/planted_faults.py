@@ -118,7 +118,8 @@ FAULTS = (
     fault("alignments that do not grow along diagonals", "engine/ibm2.py",
           "(1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))", "(1, 0), (0, 1))", "ibm2", "fast_align"),
     # files
-    fault("a download whose sum is wrong", "fetching/checks.py", "elif sha256 != expected.sha256:", "elif False:", "download"),
+    fault("a download whose sum is wrong", "fetching/checks.py", "elif sha256 != expected.sha256:", "elif False:",
+          "download"),
     fault("weights with a changed byte", "engine/checkpoint.py", "if digest.hexdigest() != known:", "if False:",
           "faults"),
     fault("a temporary file that stays after a failure", "common/atomic.py",

@@ -27,7 +27,7 @@ import export_model
 import import_checkpoint
 from common.errors import UserError
 from common.typed import build
-from engine import formats
+from engine import foreign_config, formats
 from engine.assembly import Seq2Seq
 from engine.beam import translate_rows
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
@@ -735,7 +735,7 @@ def published_ernie_m(folder: Path, spm: bytes, small: dict) -> Path:
     """transformers 5 has no such model; the names of its tensors are tested in test_import.py."""
     config = {"model_type": "ernie_m", "architectures": ["ErnieMModel"], "hidden_act": "gelu", "dtype": "float32"}
     config |= {**small, "vocab_size": len(WORDS), "max_position_embeddings": 38, "layer_norm_eps": 1e-5}
-    model = formats.model_of(config, str(folder / "model.safetensors"))
+    model = foreign_config.model_of(config, str(folder / "model.safetensors"))
     slots = [*formats.encoder_slots(formats.ERNIE_M, model), *formats.group_slots(formats.ERNIE_M, "pooler", model)]
     folder.mkdir(parents=True)
     generator = torch.Generator().manual_seed(1)

@@ -28,12 +28,14 @@ from common.errors import UserError
 from common.identity import run_hash
 from engine.checkpoint import describe_model, load_encoder, load_weights, save_weights
 from engine.config import InitConfig
-from engine.formats import FORMATS, HEAD_KINDS, from_foreign, to_foreign, without_token_types
+from engine.formats import FORMATS, HEAD_KINDS
+from engine.from_foreign import from_foreign, without_token_types
 from engine.heads import AnswerHead, ClassificationHead, TaggingHead, encode
 from engine.model import Encoder, MaskedLanguageModelHead
 from engine.objectives.rtd import DiscriminatorHead
 from engine.rows import pad
 from engine.shape import ModelConfig, RelativeBias
+from engine.to_foreign import to_foreign
 from engine.tokenizer import BOS, EOS, PAD, id_order, load_tokenizer
 from import_checkpoint import find_weights, read_config, read_tensors
 from their_models import POSITIONS, VOCABULARY, WIDTH, made

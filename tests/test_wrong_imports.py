@@ -13,7 +13,9 @@ import import_checkpoint
 from common.errors import UserError
 from engine.beam import translate_rows
 from engine.checkpoint import describe_model, load_encoder, save_weights
-from engine.formats import FORMATS, from_foreign, model_of
+from engine.foreign_config import model_of
+from engine.formats import FORMATS
+from engine.from_foreign import from_foreign
 from engine.heads import ClassificationHead, classify, mean_states
 from engine.model import Encoder
 from engine.sentencepiece_file import from_tokenizer_json

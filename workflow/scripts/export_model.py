@@ -24,10 +24,11 @@ from common.atomic import atomic_folder, write_json, write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import read_yaml
 from engine.checkpoint import described_model, load_weights, save_weights
-from engine.formats import FORMATS, own_layout, to_foreign
+from engine.formats import FORMATS
 from engine.model import FIRST_POSITION
 from engine.prenorm import PreNormConfig
 from engine.shape import ModelConfig
+from engine.to_foreign import own_layout, to_foreign
 from engine.tokenizer import BOS, EOS, PAD, Imported, Tokenizer, load_tokenizer
 from engine.tokenizer_files import write_hugging_face_tokenizer
 from plan.datasets import DATASETS_TSV

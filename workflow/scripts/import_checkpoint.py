@@ -28,7 +28,8 @@ from common.errors import UserError, run_main
 from common.identity import commit_id, run_hash
 from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
-from engine.formats import from_foreign, model_of
+from engine.foreign_config import model_of
+from engine.from_foreign import from_foreign
 from engine.shape import ModelConfig
 from engine.tokenizer import import_tokenizer
 

@@ -9,7 +9,7 @@ from common.errors import UserError
 from engine.assembly import decoder_of_veco
 from engine.checkpoint import described_model, load_weights
 from engine.config import InitConfig
-from engine.formats import without_token_types
+from engine.from_foreign import without_token_types
 from engine.prenorm import PreNormConfig
 from engine.shape import ModelConfig
 
