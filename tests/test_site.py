@@ -20,13 +20,13 @@ import pytest
 
 import browser
 import made_up
-import make_site as site_script
 from common.identity import run_hash
 from plan.evidence import score_hash
 from plan.load import load_config
 from plan.recipes import recipe_digest, recipe_key
 from plan.runs import resolve_run
 from report import html_tables, trainings
+from report.trainings_html import training_row
 from trees import copy_tree, snakemake
 
 pytestmark = pytest.mark.dag
@@ -619,5 +619,5 @@ def test_how_long_a_training_took_changes_no_byte():
         content = training("xlm-r", 1)
         cost = content["cost"] | {"seconds": seconds}
         one = trainings.Training("xlm-r", 1, "0" * 16, cost, {})
-        rows.append(site_script.training_row([(Path("seed-1.json"), one)], Path("index.html")))
+        rows.append(training_row([(Path("seed-1.json"), one)], Path("index.html")))
     assert rows[0] == rows[1]

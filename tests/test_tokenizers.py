@@ -28,6 +28,7 @@ from common.atomic import SUMS
 from common.errors import UserError
 from corpus.corpusio import zst_writer
 from engine.heads import encode
+from engine.import_tokenizer import import_tokenizer
 from engine.model import Encoder
 from engine.rows import answer_windows, pair_rows, sentence_rows
 from engine.sentencepiece_file import (
@@ -53,7 +54,6 @@ from engine.tokenizer import (
     Tokenizer,
     cut_piece,
     id_order,
-    import_tokenizer,
     load_tokenizer,
     trimmed,
 )

@@ -30,8 +30,8 @@ from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
 from engine.foreign_config import model_of
 from engine.from_foreign import from_foreign
+from engine.import_tokenizer import import_tokenizer
 from engine.shape import ModelConfig
-from engine.tokenizer import import_tokenizer
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from common.atomic import write_json, write_text
 from common.errors import UserError
+from engine.import_tokenizer import UPSTREAM_FILES
 from engine.sentencepiece_file import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceFile, read_sentencepiece
 from engine.tokenizer import (
     BOS,
@@ -25,7 +26,6 @@ from engine.tokenizer import (
     SPACE,
     SPIECE,
     UNK,
-    UPSTREAM_FILES,
     Imported,
     Layout,
     Tokenizer,
