@@ -26,6 +26,7 @@ from report.context import load_context  # noqa: E402
 from report.figure_style import save  # noqa: E402
 from report.figures import draw  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
+from report.measured import UNDECIDED  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
 from report.verdicts import counts_of, points, tried  # noqa: E402
@@ -99,6 +100,7 @@ DIFFERENCES = {
 }
 COSTS = {"docs/real-results.md": "real"}  # page -> scale
 VERDICTS = {"docs/measured.md": "mini"}  # page -> scale
+IN_BOTH = {"docs/what-we-learnt.md": ("mini", "mini-2")}  # page -> scales
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -197,6 +199,21 @@ def verdicts_of(scale: str) -> str:
     return "\n".join(lines)
 
 
+def in_both(first: str, second: str) -> str:
+    """The claims that have scores at both scales, with what becomes of them at each."""
+    there = {one["id"]: one for one in claims_of(second) if measured_lines(one)}
+    lines = [f"| claim | {first} | {second} |", "|---" * 3 + "|"]
+    for one in claims_of(first):
+        if one["id"] in there and measured_lines(one):
+            cells = ["; ".join([*measured_lines(here), short_verdict(here)]) for here in (one, there[one["id"]])]
+            lines.append(f"| `{one['id']}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def short_verdict(one: dict) -> str:
+    return f"**{one['verdict']}**" if one["verdict"] != UNDECIDED else one["verdict"]
+
+
 def quotes_of(scale: str) -> dict[str, str]:
     """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
     return {
@@ -218,6 +235,8 @@ def renewed(page: str) -> str:
         text = with_table(text, table_of(scale, item), page)
     if page in COSTS:
         text = with_table(text, costs_of(COSTS[page]), page)
+    if page in IN_BOTH:
+        text = with_table(text, in_both(*IN_BOTH[page]), page)
     if page in VERDICTS:
         text = with_table(text, verdicts_of(VERDICTS[page]), page)
     for differences in DIFFERENCES.get(page, ()):
