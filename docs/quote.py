@@ -3,8 +3,8 @@ quotation, and README's picture.
 
     python docs/quote.py
 
-To be called when keep_reference.py has kept new ones. A table is known by its first line, a claim by `> ` and its name.
-The prose around them says what it said before: read it again.
+To be called when keep_reference.py has kept new ones. A table is known by its first line, a claim by `> - ` and its
+name. The prose around them says what it said before: read it again.
 """
 
 import json
@@ -102,7 +102,7 @@ COSTS = {"docs/real-results.md": "real"}  # page -> scale
 VERDICTS = {"docs/measured.md": "mini"}  # page -> scale
 IN_BOTH = {"docs/what-we-learnt.md": ("mini", "mini-2")}  # page -> scales
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
-QUOTED = re.compile(r"^> `([\w-]+)`: .+$", re.MULTILINE)
+QUOTED = re.compile(r"^> - `([\w-]+)`: .+$", re.MULTILINE)
 
 
 def scores_of(scale: str) -> tuple:
@@ -217,7 +217,7 @@ def short_verdict(one: dict) -> str:
 def quotes_of(scale: str) -> dict[str, str]:
     """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
     return {
-        one["id"]: f"> `{one['id']}`: {'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
+        one["id"]: f"> - `{one['id']}`: {'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
         for one in claims_of(scale)
     }
 

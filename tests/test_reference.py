@@ -254,7 +254,7 @@ def test_the_pages_quote_what_the_reference_scores_make(quote, repository, page,
     assert quote.renewed(page) == text, "python docs/quote.py"
     shown = [quote.table_of(*table) for table in quote.TABLES.get(page, ())]
     assert len(shown) == tables and all(len(table.splitlines()) > 8 for table in shown)
-    assert len(quote.QUOTED.findall(text)) == text.count("> `") >= claims
+    assert len(quote.QUOTED.findall(text)) == text.count("> - `") >= claims
 
 
 def test_readme_quotes_differences_of_the_page(quote, repository):
@@ -270,9 +270,9 @@ def test_readme_quotes_differences_of_the_page(quote, repository):
 def test_what_the_pages_quote_is_written_anew(quote):
     """A table by its first line, a claim by its name; what stands around them stays, and an unknown one is told."""
     table = "| model | XNLI |\n| --- | --- |\n| ours | 51.0 |"
-    text = f"Before.\n\n{table.replace('51.0', '49.9')}\n\n> `a`: +1.0; undecided\n\nAfter `a`.\n"
-    renewed = quote.with_quotes(quote.with_table(text, table, "page.md"), {"a": "> `a`: +2.0; reproduced"}, "page.md")
-    assert renewed == f"Before.\n\n{table}\n\n> `a`: +2.0; reproduced\n\nAfter `a`.\n"
+    text = f"Before.\n\n{table.replace('51.0', '49.9')}\n\n> - `a`: +1.0; undecided\n\nAfter `a`.\n"
+    renewed = quote.with_quotes(quote.with_table(text, table, "page.md"), {"a": "> - `a`: +2.0; reproduced"}, "page.md")
+    assert renewed == f"Before.\n\n{table}\n\n> - `a`: +2.0; reproduced\n\nAfter `a`.\n"
     with pytest.raises(UserError, match=r"page.md: 0 tables begin with '\| run \| XNLI \|'"):
         quote.with_table(text, table.replace("model", "run"), "page.md")
     with pytest.raises(UserError, match=r"page\.md: quotes a, no claim of config/claims\.yaml"):
@@ -299,8 +299,8 @@ def test_the_pages_quote_the_claims_as_the_reference_scores_make_them(repository
     [at] = {row.index(scale) for row in rows if row[0] == "claim"}
     of_scale = {row[0].strip("`"): row[at].split("<br>") for row in rows if row[0].startswith("`")}
     text = (repository / page).read_text(encoding="utf-8")
-    quotes = re.findall(r"^> `([\w-]+)`: (.+); (.+)$", text, flags=re.MULTILINE)
-    assert len(quotes) == text.count("> `") >= least
+    quotes = re.findall(r"^> - `([\w-]+)`: (.+); (.+)$", text, flags=re.MULTILINE)
+    assert len(quotes) == text.count("> - `") >= least
     for claim, found, verdict in quotes:
         *effects, said = of_scale[claim]
         assert (found, verdict) == ("; ".join(effects), said.split(" ", 1)[1]), claim
