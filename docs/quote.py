@@ -26,24 +26,15 @@ from report.context import load_context  # noqa: E402
 from report.figure_style import save  # noqa: E402
 from report.figures import draw  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
-from report.measured import UNDECIDED  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
 from report.verdicts import counts_of, points, tried  # noqa: E402
 
-TABLES = {  # page -> scale, table
-    "README.md": [("real", "parallax/real")],
-    "docs/real-results.md": [("real", "parallax/real-more")],
-    "docs/what-we-learnt.md": [
-        ("mini", "parallax/methods"),
-        ("mini", "parallax/tasks-retrieval"),
-        ("mini", "parallax/xlm-e-study"),
-    ],
-}
 WITHOUT_TUNING = {  # column -> task, setting, metric
     "alignment, error": ("word-alignment", "zero-shot-retrieval", "error-rate"),
     "Tatoeba": ("tatoeba", "zero-shot-retrieval", "accuracy"),
 }
+# Columns and rows of tables of differences, as `make compare` prints them.
 OF_WORLDS = (
     {
         "XNLI": ("xnli", "cross-lingual-transfer", "accuracy"),
@@ -71,36 +62,25 @@ OF_WORLDS = (
         "PPA less its control": ("ppa-250k", "mbert-continued"),
     },
 )
-# Page -> tables of differences as `make compare` prints them: the head of the first column, scale, columns, rows.
-DIFFERENCES = {
-    "docs/real-results.md": [
-        (
-            "difference",
-            "real",
-            {
-                "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
-                "WikiANN": ("wikiann-ner", "cross-lingual-transfer", "f1"),
-                "TyDiQA": ("tydiqa-goldp", "cross-lingual-transfer", "f1"),
-                **WITHOUT_TUNING,
-                "FLORES": ("flores", "zero-shot-retrieval", "accuracy"),
-            },
-            {
-                "PPA less mbert, its start": ("ppa-250k", "mbert"),
-                "PPA less xlm-r": ("ppa-250k", "xlm-r"),
-                "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
-                "XLM less xlm-r": ("xlm", "xlm-r"),
-                "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
-                "XLM-E less XLM": ("xlm-e-base", "xlm"),
-                "ERNIE-M less XLM": ("ernie-m-base", "xlm"),
-                "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
-            },
-        )
-    ],
-    "docs/what-we-learnt.md": [("world 1", "mini", *OF_WORLDS), ("world 2", "mini-2", *OF_WORLDS)],
-}
-COSTS = {"docs/real-results.md": "real"}  # page -> scale
-VERDICTS = {"docs/measured.md": "mini"}  # page -> scale
-IN_BOTH = {"docs/what-we-learnt.md": ("mini", "mini-2")}  # page -> scales
+OF_REAL = (
+    {
+        "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
+        "WikiANN": ("wikiann-ner", "cross-lingual-transfer", "f1"),
+        "TyDiQA": ("tydiqa-goldp", "cross-lingual-transfer", "f1"),
+        **WITHOUT_TUNING,
+        "FLORES": ("flores", "zero-shot-retrieval", "accuracy"),
+    },
+    {
+        "PPA less mbert, its start": ("ppa-250k", "mbert"),
+        "PPA less xlm-r": ("ppa-250k", "xlm-r"),
+        "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
+        "XLM less xlm-r": ("xlm", "xlm-r"),
+        "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
+        "XLM-E less XLM": ("xlm-e-base", "xlm"),
+        "ERNIE-M less XLM": ("ernie-m-base", "xlm"),
+        "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
+    },
+)
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> - `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -201,25 +181,23 @@ def verdicts_of(scale: str) -> str:
 
 def in_both(first: str, second: str) -> str:
     """The claims that have scores at both scales, with what becomes of them at each."""
-    there = {one["id"]: one for one in claims_of(second) if measured_lines(one)}
+    there = {one["id"]: one for one in claims_of(second)}
     lines = [f"| claim | {first} | {second} |", "|---" * 3 + "|"]
     for one in claims_of(first):
-        if one["id"] in there and measured_lines(one):
-            cells = ["; ".join([*measured_lines(here), short_verdict(here)]) for here in (one, there[one["id"]])]
-            lines.append(f"| `{one['id']}` | {' | '.join(cells)} |")
+        both = (one, there[one["id"]])
+        if all(measured_lines(found) for found in both):
+            lines.append(f"| `{one['id']}` | {' | '.join(said_of(found) for found in both)} |")
     return "\n".join(lines)
 
 
-def short_verdict(one: dict) -> str:
-    return f"**{one['verdict']}**" if one["verdict"] != UNDECIDED else one["verdict"]
+def said_of(one: dict) -> str:
+    """What was measured for a claim, and the verdict without its mark."""
+    return f"{'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
 
 
 def quotes_of(scale: str) -> dict[str, str]:
-    """claim -> the line that quotes it: what was measured, and the verdict without its mark."""
-    return {
-        one["id"]: f"> - `{one['id']}`: {'; '.join(measured_lines(one))}; {verdict_words(one).split(' ', 1)[1]}"
-        for one in claims_of(scale)
-    }
+    """claim -> the line that quotes it."""
+    return {one["id"]: f"> - `{one['id']}`: {said_of(one)}" for one in claims_of(scale)}
 
 
 def with_quotes(text: str, quotes: dict[str, str], page: str) -> str:
@@ -228,19 +206,31 @@ def with_quotes(text: str, quotes: dict[str, str], page: str) -> str:
     return QUOTED.sub(lambda found: quotes[found[1]], text)
 
 
+# Page -> its tables: the function that makes each, and what it is told.
+COMPUTED = {
+    "README.md": [(table_of, "real", "parallax/real")],
+    "docs/measured.md": [(verdicts_of, "mini")],
+    "docs/real-results.md": [
+        (table_of, "real", "parallax/real-more"),
+        (costs_of, "real"),
+        (differences_of, "difference", "real", *OF_REAL),
+    ],
+    "docs/what-we-learnt.md": [
+        (table_of, "mini", "parallax/methods"),
+        (table_of, "mini", "parallax/tasks-retrieval"),
+        (table_of, "mini", "parallax/xlm-e-study"),
+        (differences_of, "world 1", "mini", *OF_WORLDS),
+        (differences_of, "world 2", "mini-2", *OF_WORLDS),
+        (in_both, "mini", "mini-2"),
+    ],
+}
+
+
 def renewed(page: str) -> str:
     """The page with today's numbers in its tables and quoted claims."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
-    for scale, item in TABLES.get(page, ()):
-        text = with_table(text, table_of(scale, item), page)
-    if page in COSTS:
-        text = with_table(text, costs_of(COSTS[page]), page)
-    if page in IN_BOTH:
-        text = with_table(text, in_both(*IN_BOTH[page]), page)
-    if page in VERDICTS:
-        text = with_table(text, verdicts_of(VERDICTS[page]), page)
-    for differences in DIFFERENCES.get(page, ()):
-        text = with_table(text, differences_of(*differences), page)
+    for make, *told in COMPUTED[page]:
+        text = with_table(text, make(*told), page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
 
 
@@ -251,7 +241,7 @@ def draw_picture(out: Path) -> None:
 
 
 def main() -> None:
-    for page in {**TABLES, **CLAIMS, **VERDICTS}:
+    for page in COMPUTED:
         write_text(REPOSITORY / page, renewed(page))
     draw_picture(REPOSITORY / "docs/real.svg")
 
