@@ -391,11 +391,12 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
 
 @pytest.mark.slurm
 def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
-    """A job of a minute: the training stops by itself after 50 seconds, which it has spent standing still."""
-    with training(cluster, tree, "--set-resources", "pretrain:runtime=1") as process:
+    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. The other
+    20 are for starting, Snakemake included: on a busy machine the 10 of a job of one minute are too few."""
+    with training(cluster, tree, "--set-resources", "pretrain:runtime=2") as process:
         [job] = jobs_of(cluster, tree)
         for pid in stop_training(job):
-            time.sleep(max(0.0, 51 - age(pid)))
+            time.sleep(max(0.0, 101 - age(pid)))
             os.kill(pid, signal.SIGCONT)
         finish(cluster, tree, process)
     assert [one["state"] for one in jobs_of(cluster, tree)] == ["FAILED", "COMPLETED"]
