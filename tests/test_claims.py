@@ -33,6 +33,7 @@ from report.intervals import (
     adjusted,
     central_share,
     estimate,
+    holm,
     quantile_of_t,
     trainings_to_decide,
 )
@@ -179,6 +180,12 @@ def test_benjamini_and_hochberg():
     assert adjusted([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05] * 5)
     assert adjusted([0.5, 0.001, 0.04]) == pytest.approx([0.5, 0.003, 0.06])
     assert adjusted([]) == []
+
+
+def test_holm_never_lets_a_larger_p_pass_a_smaller():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.001, 0.9]) == pytest.approx([1.0, 0.003, 1.0])
+    assert holm([]) == []
 
 
 def test_what_both_systems_share_cancels():

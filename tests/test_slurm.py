@@ -391,8 +391,8 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
 
 @pytest.mark.slurm
 def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
-    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. The other
-    20 are for starting, Snakemake included: on a busy machine the 10 of a job of one minute are too few."""
+    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. Of one
+    minute the ten seconds that are left for starting, Snakemake included, are too few on a busy machine."""
     with training(cluster, tree, "--set-resources", "pretrain:runtime=2") as process:
         [job] = jobs_of(cluster, tree)
         for pid in stop_training(job):

@@ -154,6 +154,15 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
     return found
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm (1979): that any of the tests whose adjusted value is at most q is false has a probability of at most q."""
+    order, worst, found = sorted(range(len(p_values)), key=p_values.__getitem__), 0.0, [1.0] * len(p_values)
+    for below, i in enumerate(order):
+        worst = max(worst, p_values[i] * (len(p_values) - below))
+        found[i] = min(1.0, worst)
+    return found
+
+
 @cache
 def quantile_of_t(level: float, degrees: int) -> float:
     """Student's t: between minus this and this lies `level` of the distribution."""
