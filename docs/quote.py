@@ -10,6 +10,7 @@ name. The prose around them says what it said before: read it again.
 import json
 import re
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -181,6 +182,30 @@ def verdicts_of(scale: str) -> str:
     return "\n".join(lines)
 
 
+def tries_of(scale: str) -> str:
+    """Of the tasks whose fine-tunings start again: how often those of trained encoders did, without translations."""
+    config = load_config(REPOSITORY, {"scale": scale})
+    lines = ["| task | bar | fine-tunings | tries | tries below the bar | never above it | which |", "|---" * 7 + "|"]
+    for task in config.tasks:
+        paths = sorted((REPOSITORY / "reference/scores" / scale).glob(f"*/{task}/cross-lingual-transfer/*.json"))
+        files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        found = [one for one in files if one["run"] not in config.untrained and "tries" in one.get("selection", {})]
+        if not found:
+            continue
+        bar, below = found[0]["selection"]["below"], Counter()
+        for one in found:
+            below[one["run"]] += sum(score < bar for score in one["selection"]["tries"])
+        cells = [
+            len(found),
+            sum(len(one["selection"]["tries"]) for one in found),
+            below.total(),
+            sum(max(one["selection"]["tries"]) < bar for one in found),
+            ", ".join(f"`{run}` {count}" for run, count in below.most_common() if count),
+        ]
+        lines.append(f"| {task} | {bar} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 def corrections_of(scale: str) -> str:
     """How many of the verdicts that a test decided stay decided, by how one counts tests and looks. A look is each
     number of pre-trainings at which verdicts were read: three, six and twelve."""
@@ -234,7 +259,7 @@ def with_quotes(text: str, quotes: dict[str, str], page: str) -> str:
 # Page -> its tables: the function that makes each, and what it is told.
 COMPUTED = {
     "README.md": [(table_of, "real", "parallax/real")],
-    "docs/measured.md": [(verdicts_of, "mini")],
+    "docs/measured.md": [(tries_of, "mini"), (verdicts_of, "mini")],
     "docs/real-results.md": [
         (table_of, "real", "parallax/real-more"),
         (costs_of, "real"),
