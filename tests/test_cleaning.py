@@ -37,6 +37,7 @@ from corpus.corpusio import (
     DuplicateThresholds,
     PairModelThresholds,
     file_and_line,
+    header_line,
     load_thresholds,
     read_batches,
     read_lines,
@@ -53,7 +54,7 @@ from corpus.duplicates import (
     scratch_folder,
     sketches,
 )
-from corpus.eval_index import build_index, parse_tasks, read_units
+from corpus.eval_index import READERS, build_index, parse_tasks, read_units
 from corpus.likeness import EvalIndex, leaked, minhash
 from corpus.pair_model import sample_pairs, train_pair_model
 from corpus.sides import choose_members
@@ -1016,19 +1017,30 @@ def test_bitext_dirt_of_each_kind_goes_for_its_reason(tmp_path: Path, language_i
 # The report must be able to fail
 
 
+def test_a_scale_can_keep_apart_what_can_be_read(repository: Path) -> None:
+    """Another task would be refused by a job, after the downloads."""
+    schema = json.loads((repository / "config/schemas/scale.schema.json").read_text(encoding="utf-8"))
+    assert {*schema["properties"]["decontaminate"]["items"]["enum"]} == {*READERS} - {"text"}
+
+
 def test_the_report_counts_what_was_missed_lost_and_left(tmp_path: Path) -> None:
     root, folder = tmp_path / "raw", tmp_path / "corpus" / "mono" / "cc-100" / "en"
     test = "this sentence is of the test set"
     lines = ["clean one here", "dirt found", "dirt missed", "clean but lost", "twice", "twice", f"so {test} so"]
     write_raw(root / "host" / "en.txt.xz", [lines])
     (tmp_path / "tests.txt").write_text(test + "\n")
-    (tmp_path / "dirt.tsv").write_text("file\tline\tkind\nhost/en.txt.xz\t2\tgarbage\nhost/en.txt.xz\t3\tgarbage\n")
+    write_raw(root / "host" / "untouched.txt.xz", [["dirt of a file of which nothing was rejected"]])
+    dirt = [("en", 2), ("en", 3), ("untouched", 1)]
+    rows = [f"host/{name}.txt.xz\t{line}\tgarbage\n" for name, line in dirt]
+    (tmp_path / "dirt.tsv").write_text("file\tline\tkind\n" + "".join(rows))
     with zst_writer(folder / "0.rejects.tsv.zst") as out:
         out.writelines(f"host/en.txt.xz\t{n}\t{r}\n" for n, r in ((2, "symbols"), (4, "language"), (6, "duplicate")))
     with zst_writer(folder / "0.clean.txt.zst") as out:
         out.write("\n".join(lines[i] for i in (0, 2, 4, 6)) + "\n\n")
+    with zst_writer(folder / "0.raw.zst") as out:
+        out.write(header_line(["host/en.txt.xz", "host/untouched.txt.xz"], "mono"))
     result = report(tmp_path / "dirt.tsv", root, tmp_path / "corpus", [("text", tmp_path / "tests.txt")])
-    assert result["kinds"]["mono/garbage"] == {"planted": 2, "removed": 1, "recall": 0.5}
+    assert result["kinds"]["mono/garbage"] == {"planted": 3, "removed": 1, "recall": 1 / 3}
     assert result["clean_lines"]["in"] == 5 and result["clean_lines"]["lost"] == 1
     assert result["clean_lines"]["lost_by_reason"] == {"mono/language": 1}
     assert [leak["text"] for leak in result["test_sentences"]["lines"]] == [lines[6]]

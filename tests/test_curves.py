@@ -1,6 +1,7 @@
 """Losses for TensorBoard and others (workflow/scripts/curves.py)."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +45,17 @@ def log(folder: Path, steps: range, end: str = "") -> Path:
 
 def test_every_step_is_given_once_while_a_training_goes_on_and_after_a_retry(tmp_path, kept):
     """A training that was cut back to its checkpoint says the same steps again; the last line is half written."""
-    state = tmp_path / "runs/xlm/seed-1/state"
+    training = tmp_path / "runs/xlm/seed-1"
+    state = training / "state/0123abcd"  # the folder that pretrain.py makes for its settings
+    log(training / "state/older", range(1, 3))
+    os.utime(training / "state/older/train.jsonl", (1, 1))
     log(state, range(1, 5), end='{"step": 5, "mm')
     log(tmp_path / "translators/big/wmt14-en-de/random/seed-2", range(1, 3))
     assert curves.give("tensorboard", tmp_path) == 6
     log(state, range(1, 4))
     assert curves.give("tensorboard", tmp_path) == 0
     log(state, range(1, 8))
-    log(state.parent, range(1, 9))  # it has ended
+    log(training, range(1, 9))  # it has ended
     assert curves.give("tensorboard", tmp_path) == 4
     assert kept == {
         "xlm/seed-1": [(step, {"mmlm/loss": 1 / step}) for step in range(1, 9)],

@@ -672,7 +672,7 @@ XNLI, TRANSLATED = ("xnli", "cross-lingual-transfer"), ("wmt14-en-de", "pretrain
 def scored(mini, tmp_path):
     """mini in a folder of its own, where ernie-m-base and xlm have scores of two seeds."""
     for run in ("ernie-m-base", "xlm"):
-        for job in ("/".join(XNLI), "ud-pos/cross-lingual-transfer", "/".join(TRANSLATED), "gone/setting"):
+        for job in ("/".join(XNLI), "ud-pos/cross-lingual-transfer", "/".join(TRANSLATED), "gone/setting", "xnli/gone"):
             for seed in (1, 2):
                 path = tmp_path / f"results/mini/scores/{run}/{job}/seed-{seed}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -681,7 +681,7 @@ def scored(mini, tmp_path):
 
 
 def test_an_encoder_has_the_scores_of_its_seed_and_a_model_of_a_task_its_own(scored):
-    """A translation model is another model; what is no task any more is nobody's."""
+    """A translation model is another model; what is no task or setting any more is nobody's."""
 
     def jobs(made, seed: int) -> list[str]:
         found = map(Path, exports.scores_there(scored, "ernie-m-base", made, seed))

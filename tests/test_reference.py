@@ -19,7 +19,7 @@ from common.identity import run_hash
 from made_up import entry
 from plan.claimed import all_score_paths, claim_needs, claim_paths, looked_at_twice, second_look
 from plan.config import Config
-from plan.evidence import is_current, score_hash, score_path, training_paths
+from plan.evidence import is_current, score_hash, score_path, training_paths, stale
 from plan.load import load_config
 from plan.needs import score_paths
 from plan.recipes import recipe_of
@@ -97,6 +97,22 @@ def test_what_the_configuration_would_not_compute_today_is_refused(tmp_path, con
     kept, refused = keep_reference.keep(config, results, reference, "a machine")
     assert kept == 1 and len(refused) == 1 and refused[0].startswith(f"{path}: {said}")
     assert [path.name for path in (reference / "scores").rglob("*.json")] == ["seed-1.json"]
+
+
+def test_scores_of_a_setting_that_is_gone_are_taken_away(tmp_path, config):
+    results, reference = tmp_path / "results", tmp_path / "reference"
+    path = write(results, config)
+    assert keep_reference.keep(config, results, reference, "a machine") == (1, [])
+    renamed = path.parent.with_name("renamed-since") / path.name
+    renamed.parent.mkdir()
+    renamed.write_text(path.read_text().replace(PLAIN[2], "renamed-since"))
+    old = reference / "scores/mini/xlm-r/xnli/renamed-since/seed-1.json"
+    old.parent.mkdir()
+    old.write_text(renamed.read_text())
+    keep_reference.remove_outdated(config, reference)
+    assert not old.exists() and [path.name for path in (reference / "scores").rglob("*.json")] == ["seed-1.json"]
+    content = read_content(renamed, "mini")
+    assert stale(config, content, results) == "of a setting that config/tasks/xnli.yaml no longer has"
 
 
 def test_tables_of_the_reference_have_its_seeds_and_what_is_trained_has_fewer(config):

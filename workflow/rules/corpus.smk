@@ -278,6 +278,7 @@ rule report_cleaning:
     input:
         script="workflow/scripts/report_cleaning.py",
         gold="<scale>/world/gold/dirt.tsv",
+        raw=raw_shards,
         cleaned=cleaning_outputs,
         files=evaluation_files,
     output:

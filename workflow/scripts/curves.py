@@ -65,15 +65,16 @@ WRITERS: dict[str, tuple[Callable[[str, Path], Writer], str]] = {
 
 
 def logs(results: Path) -> dict[str, Path]:
-    """Training, such as `xlm-r/seed-1` -> its log: the finished one, or that of the training under way."""
-    found: dict[str, Path] = {}
+    """Training, such as `xlm-r/seed-1` -> its log: the finished one, or that of the training under way, which lies in
+    state/<key>/; of several, which other settings have left, the newest."""
+    finished: dict[str, Path] = {}
+    under_way: dict[str, Path] = {}
     for kind in ("runs", "translators"):
-        for path in sorted((results / kind).glob("**/train.jsonl")):
-            folder = path.parent.parent if path.parent.name == "state" else path.parent
-            name = folder.relative_to(results / kind).as_posix()
-            if name not in found or path.parent.name != "state":
-                found[name] = path
-    return found
+        for path in sorted((results / kind).glob("**/train.jsonl"), key=lambda path: path.stat().st_mtime):
+            is_under_way = path.parent.parent.name == "state"
+            folder = path.parents[2] if is_under_way else path.parent
+            (under_way if is_under_way else finished)[folder.relative_to(results / kind).as_posix()] = path
+    return dict(sorted((under_way | finished).items()))
 
 
 def rows_after(path: Path, step: int) -> Iterator[tuple[int, dict[str, float]]]:

@@ -44,7 +44,9 @@ def files_of(folder: Path) -> list[Path]:
 def preview(folder: Path, files: list[Path], to: str) -> str:
     sizes = [path.stat().st_size for path in files]
     lines = [f"{size:>15,} bytes  {path.relative_to(folder)}" for path, size in zip(files, sizes, strict=True)]
-    _, head, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    parts = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    if len(parts) < 3:
+        raise UserError(f"{folder}/README.md: has no head between lines of ---; export the model again")
     return "\n".join(
         [
             f"{folder} -> https://huggingface.co/{to} (private, where it is new)",
@@ -52,7 +54,7 @@ def preview(folder: Path, files: list[Path], to: str) -> str:
             f"{sum(sizes):>15,} bytes  in all",
             "",
             "The head of README.md, which the hub reads:",
-            head,
+            parts[1],
         ]
     )
 

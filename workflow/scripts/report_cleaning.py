@@ -15,7 +15,7 @@ from pathlib import Path
 from common.atomic import write_json
 from common.errors import UserError, run_main
 from corpus.characters import normalise
-from corpus.corpusio import read_lines
+from corpus.corpusio import read_header, read_lines
 from corpus.eval_index import parse_tasks, read_units
 from corpus.sides import open_sides
 
@@ -90,12 +90,12 @@ def report(gold_path: Path, root: Path, corpus: Path, tasks: list[tuple[str, Pat
     for folder in folders:
         kind = folder.relative_to(corpus).parts[0]
         rejects: dict[tuple[str, int], str] = {}
-        files: set[str] = set()
+        # Not those of the rejects: of a file of which nothing was rejected all dirt was missed.
+        files = {name for path in folder.glob("*.raw.zst") for name in read_header(path).files}
         for path in sorted(folder.glob("*.rejects.tsv.zst")):
             for line in read_lines(path):
                 name, number, reason = line.split("\t")
                 rejects[name, int(number)] = reason
-                files.add(name)
         suffix = "txt" if kind == "mono" else "tsv"
         kept = [line for path in sorted(folder.glob(f"*.clean.{suffix}.zst")) for line in read_lines(path) if line]
         kept_texts = set(kept)

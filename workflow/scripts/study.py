@@ -13,6 +13,7 @@ lost terminal), it tells what runs, and a training saves.
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from common.pairs import pair_with_english
 from plan.claimed import all_needs
 from plan.config import Config
 from plan.data import corpus_languages, data_of_runs, vocabulary_data
-from plan.datasets import OF_ONE_LANGUAGE, bitext_ids, mono_ids
+from plan.datasets import bitext_ids, mono_ids
 from plan.evidence import score_path, seeds_of
 from plan.load import load_config
 from plan.recipes import (
@@ -46,9 +47,10 @@ from plan.recipes import (
 )
 from plan.runs import resolve_run, trained_run, vocabulary_path, weights_path, with_ancestors
 from plan.seeds import pretrain_seed
-from plan.sources import labelled_text
+from plan.sources import is_gathered, labelled_text
 
 SCRIPTS = Path(__file__).parent
+LOCK = "config/datasets.lock.tsv"  # the workflow's too
 
 
 class Step(NamedTuple):
@@ -118,7 +120,7 @@ class Study:
         mirrors = [f"--mirror={mirror}" for mirror in self.mirrors]
         for id_ in sorted(ids):
             [out] = self.raw([id_])
-            yield Step([out], "download", ["--dataset", id_, *mirrors, "--out", out])
+            yield Step([out], "download", ["--dataset", id_, *mirrors, "--lock", LOCK, "--out", out])
 
     def gold(self) -> list[tuple[str, str]]:
         config, codes = self.config, corpus_languages(self.config)
@@ -143,7 +145,7 @@ class Study:
             folder = f"{corpus}/{kind}/{name}/{code}/0"
             raw, twice = f"{folder}.raw.zst", f"{folder}.duplicates.npy"
             ids = (mono_ids if kind == "mono" else bitext_ids)(name, code, *known)
-            gathered = self.config.datasets[ids[0]].kind in OF_ONE_LANGUAGE and not ids[0].startswith("cc-100/")
+            gathered = is_gathered(self.config, ids[0])
             if kind == "mono":
                 alone = self.raw([id_ for id_ in ids if self.config.datasets[id_].kind == "sentences"])
                 form = ["--gathered", *(["--alone", *alone] if alone else [])] if gathered else []
@@ -371,10 +373,14 @@ def main() -> None:
     config = load_config(Path(), {"scale": args.scale})
     if config.has_world or config.scale["shards"] != {"mono": 1, "bitext": 1}:
         raise UserError(f"--scale {args.scale}: has a generated world or several shards; use the workflow")
-    runs = args.runs.split(",") if args.runs else config.scale["runs"]
+    if config.scale.get("language_id") != "trained" or "size" not in config.scale.get("vocabulary", {}):
+        raise UserError(f"--scale {args.scale}: downloads its language_id, or has no vocabulary.size; use the workflow")
+    runs = args.runs.split(",") if args.runs else config.scale.get("runs") or sorted(config.selected)
     for run in runs:
         if run not in config.runs:
             raise UserError(f"--runs: {run!r} is no file of config/runs")
+    if args.seeds and not re.fullmatch(r"[0-9]+(,[0-9]+)*", args.seeds):
+        raise UserError(f"--seeds {args.seeds}: give numbers joined by commas, such as 1,2")
     seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else config.seeds
     tasks = args.tasks.split(",") if args.tasks else None
     for task in tasks or []:

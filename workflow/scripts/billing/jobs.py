@@ -66,7 +66,6 @@ def planned_jobs(
 
 def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path) -> DAG:
     from snakemake.api import SnakemakeApi
-    from snakemake.cli import parse_config
     from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
     from snakemake.settings.types import (
         ConfigSettings,
@@ -77,10 +76,7 @@ def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path) ->
         StorageSettings,
     )
 
-    try:
-        config = parse_config(overrides)
-    except ValueError as error:
-        raise UserError(f"--config: {error}") from None
+    config = settings_of(overrides)
     try:
         with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
             opened = api.workflow(
@@ -226,4 +222,7 @@ def settings_of(overrides: Sequence[str]) -> dict:
     """--config as Snakemake reads it."""
     from snakemake.cli import parse_config
 
-    return parse_config(overrides)
+    try:
+        return parse_config(overrides)
+    except ValueError as error:
+        raise UserError(f"--config: {error}") from None

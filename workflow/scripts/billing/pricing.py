@@ -23,6 +23,7 @@ from billing.machines import Rate
 from billing.memory import activation_bytes, advice, memory_bytes, size_of
 from billing.sample import Estimate, estimate_training, heads_of, made_up, run_config
 from common.identity import content_hash, run_hash
+from common.rule_names import family_of
 from corpus.sampling import plan as sampling_plan
 from corpus.sampling import sources_of_run, write_plan
 from engine import cost
@@ -40,13 +41,7 @@ from plan.recipes import ENCODER_KINDS, recipe_of, resolve_recipe
 from plan.runs import resolve_run, with_ancestors
 from plan.translators import decoder_of, resolve_translator
 from plan.vocabulary import vocabulary_size
-from training.assembly import (
-    read_plan,
-)
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What a training sees: a sample of its steps
-
+from training.assembly import read_plan
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Jobs
@@ -175,10 +170,7 @@ class Pricing:
             self.converting(found)
         elif job.rule == "download":
             self.download(found)
-        elif (
-            job.rule.removesuffix("_mono").removesuffix("_bitext") in self.assumed["text"]
-            or job.rule in self.assumed["text"]
-        ):
+        elif {job.rule, family_of(job.rule)} & self.assumed["text"].keys():
             self.text_job(found)
         if not found.seconds:
             self.time(found)
@@ -238,8 +230,7 @@ class Pricing:
                     (parts[0], parts[2] if len(parts) > 3 else parts[1] if len(parts) > 1 else ""),
                 ):
                     self._measured.setdefault(key, []).append(seconds)
-        family = job.rule.removesuffix("_mono").removesuffix("_bitext").removesuffix("_run").removesuffix("_translator")
-        for rule in (job.rule, family):
+        for rule in (job.rule, family_of(job.rule)):
             for key in ((rule, job.wildcards.get("task", "-")), (rule, "")):
                 if key in self._measured:
                     return statistics.median(self._measured[key])
@@ -519,7 +510,7 @@ class Pricing:
     def text_job(self, found: Bill) -> None:
         names, rule = found.job.wildcards, found.job.rule
         kept, archive = self.assumed["kept_by_cleaning"], self.assumed["text_per_archive"]
-        step = rule if rule in self.assumed["text"] else rule.removesuffix("_mono").removesuffix("_bitext")
+        step = rule if rule in self.assumed["text"] else family_of(rule)
         if step == "count_corpus" or step == "fast_align":
             data = counted_data(self.config) if step == "count_corpus" else data_of_runs(self.config, [names["run"]])
             text = kept * sum(

@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 from common.errors import UserError, plain, reason
 
-# Of an archive's own bytes. gzip's and bz2's are OSErrors without a number, a place before the beginning is an invalid
-# one: those of the disk have others.
 BLOCK = 1 << 20
 MOST_UNPACKED = 1 << 30  # bytes of one member: the largest, of BUCC, have a tenth of it
+# Of an archive's own bytes. gzip's and bz2's are OSErrors without a number, a place before the beginning is an invalid
+# one: those of the disk have others.
 DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, struct.error, UnicodeError)
 
 

@@ -214,7 +214,10 @@ def read_scale(path: Path, shown: str | None = None) -> dict:
 
     scale = read_yaml(path, shown)
     for parent in line_of_parents(scale, shown, known, read):
-        scale = deep_merge(read(parent), {key: value for key, value in scale.items() if key != "extends"})
+        base = read(parent)
+        if not isinstance(base, dict):
+            raise UserError(f"{Path(shown).with_stem(parent)}: must be a mapping; write the scale, or take extends out")
+        scale = deep_merge(base, {key: value for key, value in scale.items() if key != "extends"})
     return {key: value for key, value in scale.items() if key != "extends"} if isinstance(scale, dict) else scale
 
 

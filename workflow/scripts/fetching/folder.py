@@ -43,7 +43,9 @@ def _manifest(folder: Path) -> tuple[Path, dict[str, tuple[int, str, str]]] | No
             if missing := {"path", "bytes", "sha256"} - set(reader.fieldnames or ()):
                 raise UserError(f"{path}:1: no column {', '.join(sorted(missing))}; expected path, bytes and sha256")
             for row in reader:
-                if None in (row["path"], row["sha256"]) or not BYTES.fullmatch(row["bytes"] or ""):
+                if None in (row["path"], row["bytes"], row["sha256"]):
+                    raise UserError(f"{path}:{reader.line_num}: too few columns; copy the file again from its source")
+                if not BYTES.fullmatch(row["bytes"]):
                     raise UserError(f"{path}:{reader.line_num}, column bytes: {row['bytes']!r} is no number")
                 if row["path"].startswith(prefix):
                     rows[row["path"][len(prefix) :]] = (int(row["bytes"]), row["sha256"], row.get("kind") or "")

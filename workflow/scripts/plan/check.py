@@ -136,8 +136,6 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
     settings = {f"{name}/{setting}" for name, task in config.tasks.items() for setting in task["settings"]}
     for name in scale.get("on_request", {}):
         check_known(name, {*config.tasks, *settings}, f"{shown}, on_request", "task, or task/setting")
-    for index, task in enumerate(scale.get("decontaminate", [])):
-        check_known(task, config.tasks, f"{shown}, decontaminate[{index}]", "task")
     for task in scale.get("task_overrides", {}):
         check_known(task, config.tasks, f"{shown}, task_overrides", "task")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.yamlfiles import did_you_mean
+from common.yamlfiles import check_known
 from plan.claims import BY_LAYER, BY_UPDATE, ENGLISH, KINDS, SHOWN, kind_of, links_of, runs_of
 
 
@@ -18,17 +18,17 @@ def check_claims(claims: list[dict], runs: dict[str, dict], tasks: dict[str, dic
         if claim["id"] in seen:
             raise UserError(f"{where}: this id stands twice; rename one")
         seen.add(claim["id"])
-        known(claim["paper"], papers, f"{where}, paper", "paper")
+        check_known(claim["paper"], papers, f"{where}, paper", "paper")
         kinds = [kind for kind in KINDS if kind in claim]
         if len(kinds) != 1:
             raise UserError(f"{where}: needs exactly one test, has {', '.join(kinds) or 'none'}; {', '.join(KINDS)}")
         for run in runs_of(claim):
-            known(run, runs, f"{where}, {kinds[0]}: {run}", "run")
+            check_known(run, runs, f"{where}, {kinds[0]}: {run}", "run")
         check_test(claim[kinds[0]], kinds[0], tasks, f"{where}, {kinds[0]}")
         if "control" in claim:
             if kinds[0] not in ("better", "gap"):
                 raise UserError(f"{where}, control: goes with 'better' and 'gap', and this is '{kinds[0]}'; remove it")
-            known(claim["control"]["run"], runs, f"{where}, control.run", "run")
+            check_known(claim["control"]["run"], runs, f"{where}, control.run", "run")
         links = links_of(claim, tasks)
         check_published(claim["published"], kinds[0], len(links), f"{where}, published")
 
@@ -49,21 +49,22 @@ def check_test(test: dict, kind: str, tasks: dict[str, dict], where: str) -> Non
             raise UserError(f"{where}: 'xtreme' counts its tasks as XTREME does; remove {other[0]!r}")
         for task in test["xtreme"]:
             counted = [name for name in tasks if tasks[name]["kind"] not in ("alignment", "translation")]
-            known(task, counted, f"{where}.xtreme", "task")
+            check_known(task, counted, f"{where}.xtreme", "task")
         for task in test.get("settings", {}):
-            known(task, test["xtreme"], f"{where}.settings", "task of xtreme")
+            check_known(task, test["xtreme"], f"{where}.settings", "task of xtreme")
     for key in ("task", "metric"):
         if "xtreme" not in test and key not in test:
             raise UserError(f"{where}: key '{key}' is missing")
     if "setting" not in test:
         raise UserError(f"{where}: key 'setting' is missing")
     for task in test.get("xtreme") or [test["task"]]:
-        known(task, tasks, f"{where}.task", "task")
+        check_known(task, tasks, f"{where}.task", "task")
         settings = tasks[task]["settings"]
-        known(test.get("settings", {}).get(task, test["setting"]), settings, f"{where}.setting", f"setting of {task}")
+        setting = test.get("settings", {}).get(task, test["setting"])
+        check_known(setting, settings, f"{where}.setting", f"setting of {task}")
         for key in ("than_setting", *(("than",) if kind == "settings" else ())):
             if key in test:
-                known(test[key], settings, f"{where}.{key}", f"setting of {task}")
+                check_known(test[key], settings, f"{where}.{key}", f"setting of {task}")
     if "task" in test:
         check_metric(test, kind, tasks[test["task"]], where)
 
@@ -72,7 +73,7 @@ def check_metric(test: dict, kind: str, task: dict, where: str) -> None:
     by_layer = [task["metric"] + BY_LAYER] if task["kind"] in ("retrieval", "alignment") else []
     by_update = [task["metric"] + BY_UPDATE] if task["kind"] == "translation" else []
     allowed = {"layers": by_layer, "reaches": by_update}.get(kind, [*task["metrics"], *by_layer])
-    known(test["metric"], allowed, f"{where}.metric", f"metric of {test['task']}")
+    check_known(test["metric"], allowed, f"{where}.metric", f"metric of {test['task']}")
     if test["metric"].endswith(BY_LAYER) != ("layer" in test) or ("layer" in test) != ("of" in test):
         raise UserError(f"{where}: 'layer' and 'of' go with a metric by layer, and it with them")
     layers = [test["layer"], *(test["than"] if kind == "layers" else [])] if "layer" in test else []
@@ -81,7 +82,7 @@ def check_metric(test: dict, kind: str, task: dict, where: str) -> None:
     if "direction" in test and (task["kind"] != "retrieval" or "layer" in test):
         raise UserError(f"{where}.direction: is for retrieval at the task's own layer; remove the key")
     for code in test.get("languages", []):
-        known(code, {*task["languages"], ENGLISH}, f"{where}.languages", f"language of {test['task']}")
+        check_known(code, {*task["languages"], ENGLISH}, f"{where}.languages", f"language of {test['task']}")
     if kind == "gap" and ENGLISH not in (test.get("languages") or task["languages"]):
         raise UserError(f"{where}: a gap needs English, which {test['task']} here is not evaluated in")
 
@@ -102,12 +103,6 @@ def differences(published: dict) -> list[float | None]:
     """As the paper has them, one a link."""
     difference = published["difference"]
     return difference if isinstance(difference, list) else [difference]
-
-
-def known(word: str, words: Iterable[str], where: str, what: str) -> None:
-    words = list(words)
-    if word not in words:
-        raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, words)}")
 
 
 def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:

@@ -1,4 +1,4 @@
-"""The claims of config/claims.yaml: check them, and say of each what has to be measured.
+"""The claims of config/claims.yaml: what has to be measured of each.
 
 The plan reads this while the workflow is parsed, so: no NumPy. A claim becomes links, `this is better than that`; both
 sides are numbers of a run. evaluate_claims.py measures them.
@@ -162,6 +162,3 @@ def with_ties(claims: list[dict], tie: float) -> list[dict]:
 
 def measures_of(links: Iterable[Link]) -> list[Measure]:
     return [measure for link in links for side in link.sides for _, measure in side.measures]
-
-
-# --- the published cells that a claim quotes -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.typed import build
-from common.yamlfiles import did_you_mean, read_yaml
+from common.yamlfiles import check_known, read_yaml
 from engine.options import DESCRIPTIONS
 
 COMPUTED = ("parameters", "vocabulary", "languages", "decoder_layers", "flops.papers", "flops.ours")
@@ -78,12 +78,6 @@ def _schema(folder: Path, kind: str) -> dict:
     return json.loads((folder / f"{kind}.schema.json").read_text(encoding="utf-8"))
 
 
-def known(word: str, names: Iterable[str], where: str, what: str) -> None:
-    names = list(names)
-    if word not in names:
-        raise UserError(f"{where}: unknown {what} '{word}'; {did_you_mean(word, names)}")
-
-
 def check_key(config: Any, key: Any, subject: dict, where: str) -> None:
     """Every name of a key exists in runs or recipes, whether this run says it or not."""
     for name in names_in(key):
@@ -94,7 +88,7 @@ def check_key(config: Any, key: Any, subject: dict, where: str) -> None:
                 raise UserError(f"{where}: '{name}' is of a task's recipe, but the column names no task")
             recipe = _schema(config.root / "config/schemas", "task")["$defs"]["recipe"]["properties"]
             part, _, index = name.removeprefix(RECIPE).partition("[")
-            known(part, recipe, where, "key of a recipe")
+            check_known(part, recipe, where, "key of a recipe")
             _check_index(name, index, recipe[part], where)
         else:
             _check_run_key(config, name, subject["run"], where)
@@ -110,11 +104,12 @@ def _check_run_key(config: Any, name: str, run: str, where: str) -> None:
             continue
         if schema.get("type") == "array" and not index and "properties" in schema.get("items", {}):
             objective = part
-            known(part, [own["name"] for own in config.runs[run]["objectives"]], where, f"objective of run '{run}'")
+            own_names = [own["name"] for own in config.runs[run]["objectives"]]
+            check_known(part, own_names, where, f"objective of run '{run}'")
             schema = schema["items"]
             continue
         names = schema.get("properties", {})
-        known(part, [*names, *COMPUTED] if depth == 0 else names, where, "key of a run")
+        check_known(part, [*names, *COMPUTED] if depth == 0 else names, where, "key of a run")
         schema = names[part]
         _check_index(name, index, schema, where)
 
@@ -129,16 +124,16 @@ def check(config: Any, spec: dict, shown: str) -> None:
     compare, published = spec["compare"], published_rows(config.root, spec, shown)
     where = f"{shown}, compare"
     for run in runs_of(spec):
-        known(run, config.pretrained, where, "run")
+        check_known(run, config.pretrained, where, "run")
     header = list(published[0])
     if how := compare.get("hyperparameters"):
         _check_hyperparameters(config, how, published, f"{where}.hyperparameters")
     elif how := compare.get("models"):
         _check_models(config, how, published, f"{where}.models")
     elif how := compare.get("corpora"):
-        known(how["by"], header, f"{where}.corpora.by", "column of the CSV")
+        check_known(how["by"], header, f"{where}.corpora.by", "column of the CSV")
         for index, column in enumerate(how["columns"]):
-            known(column["published"], header, f"{where}.corpora.columns[{index}].published", "column of the CSV")
+            check_known(column["published"], header, f"{where}.corpora.columns[{index}].published", "column of the CSV")
     elif how := compare.get("resources"):
         _check_resources(config, how, published, f"{where}.resources")
 
@@ -146,14 +141,14 @@ def check(config: Any, spec: dict, shown: str) -> None:
 def _check_hyperparameters(config: Any, how: dict, published: list[dict], where: str) -> None:
     for index, column in enumerate(how["columns"]):
         here = f"{where}.columns[{index}]"
-        known(column["published"], list(published[0])[1:], f"{here}.published", "column of the CSV")
+        check_known(column["published"], list(published[0])[1:], f"{here}.published", "column of the CSV")
         _check_task(config, column.get("task"), column.get("setting"), here)
     printed = {row["hyperparameter"] for row in published}
     shown = {row.get("published", name) for name, row in rows_of(how).items()}
     for name in sorted(printed - shown):
         raise UserError(f"{where}.rows: nothing says what '{name}' is, which the paper prints; add it")
     for name, row in rows_of(how).items():
-        known(row.get("published", name), printed, f"{where}.rows.{name}", "hyper-parameter of the CSV")
+        check_known(row.get("published", name), printed, f"{where}.rows.{name}", "hyper-parameter of the CSV")
         for key in keys_of(row):
             for column in how["columns"]:
                 check_key(config, key, column, f"{where}.rows.{name}")
@@ -162,9 +157,9 @@ def _check_hyperparameters(config: Any, how: dict, published: list[dict], where:
 
 def _check_task(config: Any, task: str | None, setting: str | None, where: str) -> None:
     if task is not None:
-        known(task, config.tasks, f"{where}.task", "task")
+        check_known(task, config.tasks, f"{where}.task", "task")
         if setting is not None:
-            known(setting, config.tasks[task]["settings"], f"{where}.setting", f"setting of {task}")
+            check_known(setting, config.tasks[task]["settings"], f"{where}.setting", f"setting of {task}")
 
 
 def _check_models(config: Any, how: dict, published: list[dict], where: str) -> None:
@@ -172,20 +167,20 @@ def _check_models(config: Any, how: dict, published: list[dict], where: str) -> 
     long = "metric" in published[0]
     names = {row["metric"] for row in published} if long else list(published[0])[1:]
     for index, row in enumerate(how["rows"]):
-        known(row["published"], models, f"{where}.rows[{index}].published", "model of the CSV")
+        check_known(row["published"], models, f"{where}.rows[{index}].published", "model of the CSV")
     for index, column in enumerate(how["columns"]):
         here = f"{where}.columns[{index}]"
         for name in listed(column.get("published")):
-            known(name, names, f"{here}.published", "metric of the CSV" if long else "column of the CSV")
+            check_known(name, names, f"{here}.published", "metric of the CSV" if long else "column of the CSV")
         for row in how["rows"]:
             if "key" in column and "run" in row:
                 check_key(config, column["key"], row, f"{here}.key")
         if score := column.get("score"):
             tables = [f"{path.parent.name}/{path.stem}" for path in (config.root / "config/tables").glob("*/*.yaml")]
-            known(score["table"], tables, f"{here}.score.table", "table")
+            check_known(score["table"], tables, f"{here}.score.table", "table")
             other = _read_spec(config.root, score["table"])
             headings = [own["heading"] for own in [*other.get("columns", []), *other.get("averages", [])]]
-            known(score["column"], headings, f"{here}.score.column", f"heading of {score['table']}")
+            check_known(score["column"], headings, f"{here}.score.column", f"heading of {score['table']}")
     labels = [row["label"] for row in how["rows"]]
     _check_differences(how, labels, [column["heading"] for column in how["columns"]], where)
 
@@ -194,21 +189,21 @@ def _check_differences(how: dict, rows: Iterable[str], columns: Iterable[str], w
     rows, columns = list(rows), list(columns)
     both = [f"{row}, {column}" for row in rows for column in columns]
     for name in how.get("differs", {}):
-        known(name, [*rows, *columns, *both], f"{where}.differs", "row, column or 'row, column'")
+        check_known(name, [*rows, *columns, *both], f"{where}.differs", "row, column or 'row, column'")
 
 
 def _check_resources(config: Any, how: dict, published: list[dict], where: str) -> None:
     for code in how["languages"]:
-        known(code, [name for name in published[0] if name in config.languages], f"{where}.languages", "language")
+        check_known(code, [name for name in published[0] if name in config.languages], f"{where}.languages", "language")
     corpora = {name for run in config.runs.values() for _, name, _ in pairs_read(run)}
     for number, group in enumerate(how["groups"]):
         here = f"{where}.groups[{number}]"
-        known(group["section"], {row["section"] for row in published}, f"{here}.section", "section of the CSV")
+        check_known(group["section"], {row["section"] for row in published}, f"{here}.section", "section of the CSV")
         for index, row in enumerate(group["rows"]):
             names = {own["resource"] for own in published if own["section"] == group["section"]}
-            known(row["published"], names, f"{here}.rows[{index}].published", "resource of the CSV")
+            check_known(row["published"], names, f"{here}.rows[{index}].published", "resource of the CSV")
             if "corpus" in row:
-                known(row["corpus"], corpora, f"{here}.rows[{index}].corpus", "corpus of a run")
+                check_known(row["corpus"], corpora, f"{here}.rows[{index}].corpus", "corpus of a run")
 
 
 # --- what a comparison names ----------------------------------------------------------------------------------------

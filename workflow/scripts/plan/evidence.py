@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.identity import digest, run_hash
 from common.yamlfiles import read_yaml
 from plan.config import Config
-from plan.recipes import recipe_digest, recipe_key
+from plan.recipes import is_job, recipe_digest, recipe_key
 from plan.runs import hash_of, resolve_run, trained_run
 from plan.seeds import pretrain_seeds
 from plan.translators import resolve_translator
@@ -87,6 +87,8 @@ def _is_current(config: Config, file: Path) -> bool:
     if kind == "trainings":
         return said == [hash_of(config, file.parent.name)[:16]]
     run, task, job = file.parts[-4:-1]
+    if not is_job(config, task, job):
+        return False
     recipes = file.parents[5] / f"recipes/{config.scale_name}.json"
     said.append(_reference_recipes(recipes, recipes.stat().st_mtime_ns).get(recipe_key(config, run, task, job)))
     today = (score_hash(config, run, task, job), config.tasks[task]["version"], recipe_digest(config, run, task, job))
@@ -96,6 +98,8 @@ def _is_current(config: Config, file: Path) -> bool:
 def stale(config: Config, content: dict, results: Path) -> str | None:
     """Why a score is none of today's configuration; None where it is."""
     run, task, setting = (content[key] for key in ("run", "task", "setting"))
+    if not is_job(config, task, setting):
+        return f"of a setting that config/tasks/{task}.yaml no longer has"
     if content["task_version"] != (version := config.tasks[task]["version"]):
         return f"of version {content['task_version']} of {task}, which is at {version}"
     if content["run_hash"] != (current := score_hash(config, run, task, setting)):

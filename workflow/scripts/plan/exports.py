@@ -13,7 +13,7 @@ from plan.checkpoints import checkpoint_ids
 from plan.config import Config
 from plan.data import data_of_runs
 from plan.datasets import bitext_ids, mono_ids
-from plan.recipes import TRAIN_PARTS, recipe_datasets, recipe_of, resolve_recipe, trained_as
+from plan.recipes import TRAIN_PARTS, is_job, recipe_datasets, recipe_of, resolve_recipe, trained_as
 from plan.runs import lineage, trained_run
 from plan.seeds import pretrain_seed
 from plan.words import described
@@ -33,7 +33,7 @@ def scores_there(config: Config, run: str, made: Made, seed: int) -> list[str]:
     found = []
     for path in sorted((config.root / f"results/{config.scale_name}/scores/{run}").glob("*/*/seed-*.json")):
         task, job, score_seed = path.parts[-3], path.parts[-2], int(path.stem[5:])
-        if task not in config.tasks:
+        if task not in config.tasks or not is_job(config, task, job):
             continue
         translates = config.tasks[task]["kind"] == "translation"
         if made:

@@ -18,7 +18,7 @@ from common.thresholds import check_bounds
 from common.yamlfiles import check_known, deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
 from plan import claims
 from plan.check import check_filters, check_run, check_scale, select
-from plan.check_claims import check_claims
+from plan.check_claims import check_claims, quoted
 from plan.check_tasks import check_spec, check_task
 from plan.claimed import select_claims
 from plan.config import COMMAND_LINE, Config
@@ -173,21 +173,21 @@ def _overridden(run: Any, shown: str) -> Any:
     """A run whose `objective_overrides`, by name as in a scale, are laid over the objectives that it extends."""
     if not isinstance(run, dict) or not isinstance(run.get("objective_overrides"), dict):
         return run
-    if not all(isinstance(own, dict) for own in _list(run.get("objectives"))):
+    objectives = run.get("objectives")
+    named = isinstance(objectives, list) and all(
+        isinstance(own, dict) and isinstance(own.get("name"), str) for own in objectives
+    )
+    if not named:
         raise UserError(f"{shown}, objectives: must be a list of mappings, each with a `name`")
     for name, change in run["objective_overrides"].items():
         if not isinstance(change, dict | None):
             raise UserError(f"{shown}, objective_overrides.{name}: must be a mapping, is {json.dumps(change)}")
-    known = [str(objective.get("name")) for objective in run.get("objectives", [])]
     changes = run["objective_overrides"]
     for objective in changes:
+        known = [own["name"] for own in objectives]
         check_known(objective, known, f"{shown}, objective_overrides", "objective of this run")
-    objectives = [deep_merge(own, changes.get(own.get("name")) or {}) for own in run["objectives"]]
+    objectives = [deep_merge(own, changes.get(own["name"]) or {}) for own in objectives]
     return {key: value for key, value in run.items() if key != "objective_overrides"} | {"objectives": objectives}
-
-
-def _list(value: Any) -> list:
-    return value if isinstance(value, list) else [value]
 
 
 PAPERS = "config/published/papers.tsv"
@@ -240,6 +240,8 @@ def _read_claims(config: Config, schemas: Schemas) -> list[dict]:
     config.derived["tie"] = tie
     read = claims.with_ties(content["claims"], tie)
     check_claims(read, config.runs, config.tasks, _papers(config))
+    for claim in read:
+        quoted(config.root, claim)
     _check_second_look(config, [claim["id"] for claim in read])
     return read
 

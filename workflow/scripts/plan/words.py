@@ -59,6 +59,6 @@ def named_targets(config: Config) -> list[str]:
     """What a person asks for by name: for the question what was meant."""
     tables = [f"results/tables/{item}.{suffix}" for item in config.tables for suffix in ("tex", "csv", "html", "md")]
     figures = [f"results/figures/{item}.{suffix}" for item in config.figures for suffix in ("pdf", "png")]
-    rules = ["tables", "data", "models", "scores", "training", "pages", "formats", "exports", "cleaning"]
+    rules = ["tables", "data", "models", "scores", "training", "pages", "formats", "exports", "cleaning", "apart"]
     whole = [f"results/tables/{name}.tex" for name in ("all", "claims", "audit")]
     return [*rules, *tables, *figures, *whole, "results/tables/all.pdf", "results/index.html"]

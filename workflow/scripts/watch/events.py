@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import plain
+from common.rule_names import family_of
 
 EVENTS = Path(".snakemake/progress.jsonl")  # of the last run; `make status` reads it from another terminal
 
@@ -21,6 +22,7 @@ STAGES = {
     "cleaning": (
         "split_corpus_mono", "split_corpus_bitext", "train_language_id", "find_duplicates_mono",
         "find_duplicates_bitext", "train_pair_model", "clean_mono", "clean_bitext", "count_corpus", "report_cleaning",
+        "report_test_sentences",
     ),
     "vocabulary": ("plan_sampling_vocabulary", "train_vocabulary", "encode_corpus"),
     "pre-training": ("resolve_run", "plan_sampling_run", "import_checkpoint", "pretrain", "summarise_training"),
@@ -128,7 +130,7 @@ def benchmarked(scale: str, rules: Iterable[str], root: Path = Path(".")) -> dic
     """Rule -> mean seconds of its jobs on this machine: the newest twenty benchmark files of this scale."""
     found = {}
     for rule in rules:
-        folders = [root / f"results/{scale}/benchmarks/{name}" for name in (rule, rule.removesuffix("_run"))]
+        folders = [root / f"results/{scale}/benchmarks/{name}" for name in {rule, family_of(rule)}]
         files = [path for folder in folders for path in folder.rglob("*.tsv")] or [
             path for folder in folders if (path := folder.with_suffix(".tsv")).exists()
         ]
