@@ -19,7 +19,7 @@ from common.identity import run_hash
 from made_up import entry
 from plan.claimed import all_score_paths, claim_needs, claim_paths, looked_at_twice, second_look
 from plan.config import Config
-from plan.evidence import is_current, score_hash, score_path, training_paths, stale
+from plan.evidence import is_current, score_hash, score_path, stale, training_paths
 from plan.load import load_config
 from plan.needs import score_paths
 from plan.recipes import recipe_of
