@@ -793,6 +793,10 @@ def test_cost_to_reach(config, roots, scores, times, verdict, reason):
         write_training(roots[1], run, cost * 1e9)
     result = judge(config, roots, cost={"runs": names, "than": "xlm", "times": times, "reach": XNLI})
     assert (result.verdict, result.reason) == (verdict, reason)
+    if verdict == "not reproduced":  # for that each of the trainings, or of the cheaper ones, has to be too low
+        low = [run for run, mean in zip(names, scores, strict=True) if mean < 60]
+        alone = [judge(config, roots, better={"run": run, "than": "xlm", **XNLI}).p_value for run in low]
+        assert result.p_value == pytest.approx(max(alone)) and result.p_value > 1e-5
 
 
 def test_cost_to_reach_is_open_while_a_cheaper_training_may_be_there(config, roots):

@@ -127,11 +127,14 @@ class Result:
     measured: list[Measured] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     control: "Result | None" = None  # the same against the run that simply goes on
+    all_fail: list[Measured] = field(default_factory=list)  # where it is not reproduced only because each of these is not
 
     @property
     def p_value(self) -> float | None:
         """The smallest level of error at which the claim would be decided, either way; of a chain with as many links
         as it has counted in. None where nothing was tested."""
+        if self.all_fail:
+            return max(min(1.0, one.p_value[1] * (1 - LEVEL) / (1 - one.found.level)) for one in self.all_fail)
         tests = [(one, one.p_value) for one in self.measured if not one.counted]
         if not tests or any(test is None for _, test in tests) or self.verdict not in (*DECIDED, UNDECIDED):
             return None

@@ -141,7 +141,7 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
         nearest = max(open_ones or tried, key=lambda pair: pair[0].found.mean)
         words = "none of the trainings tried is there"
         if not open_ones:
-            return Result(claim, NOT_REPRODUCED, words, [*nearest])
+            return Result(claim, NOT_REPRODUCED, words, [*nearest], all_fail=[score for score, _ in tried])
         words += f" on average; {advice([score for score, _ in open_ones])}"
         return Result(claim, UNDECIDED, words, [*nearest])
     score, cost = there[0]
@@ -158,7 +158,8 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
         open_ones = [one for one in cheaper if one.decided == UNDECIDED]
         words = f"{score.link.better.run} is the cheapest that is there on average; {advice(open_ones)}"
         return Result(claim, UNDECIDED, words, [score, cost])
-    return Result(claim, NOT_REPRODUCED, f"{score.link.better.run} is the cheapest that is there", [score, cost])
+    words = f"{score.link.better.run} is the cheapest that is there"
+    return Result(claim, NOT_REPRODUCED, words, [score, cost], all_fail=[cost, *cheaper])
 
 
 def link_words(link: Link) -> str:
