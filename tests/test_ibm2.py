@@ -50,6 +50,18 @@ def test_a_round_counts_as_enumerating_every_alignment_does():
     assert counts == pytest.approx(by_hand)
 
 
+def test_the_first_round_leaves_the_tension_and_the_last_learns_nothing(monkeypatch):
+    """As in the released program, whose fifth of five rounds prints links: four learn, three of them the tension."""
+    pairs, _ = made_up_pairs(60)
+    corpus, learnt = ibm2.read_corpus(pairs), []
+    monkeypatch.setattr(ibm2, "follow", lambda corpus, tension, *_: learnt.append(tension) or tension + 1)
+    uniform = np.full(len(corpus.kinds), 1 / corpus.target_words)
+    assert np.array_equal(ibm2.train(corpus, rounds=1)[0], uniform) and learnt == []
+    once, tension = ibm2.train(corpus, rounds=2)
+    assert not np.array_equal(once, uniform) and (tension, learnt) == (ibm2.TENSION, [])
+    assert ibm2.train(corpus)[1] == ibm2.TENSION + 3 and len(learnt) == 3
+
+
 def made_up_pairs(count: int) -> tuple[list, list]:
     """A word for a word, neighbours swapped now and then: what the gold links are is known."""
     rng = random.Random(2)

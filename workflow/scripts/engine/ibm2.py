@@ -2,8 +2,9 @@
 
 p(f_j, a_j = i) = p0 t(f_j | null) for i = 0, else (1 - p0) exp(-tension |i / n - j / m|) / Z_j  t(f_j | e_i),
 e_1 ... e_n the source, f_1 ... f_m the target. EM; t with a Dirichlet prior (variational Bayes); after each round but
-the last, the tension follows the difference between the distances that the posterior and the prior expect. All
-constants are the defaults of the released program with its options -d -o -v.
+the first and the last, the tension follows the difference between the distances that the posterior and the prior
+expect; the last round learns nothing more and links. So, and with these constants, does the released program with its
+options -d -o -v. One slip of it is not copied: it counts the posterior's distances from j - 1, the prior's from j.
 
 Shapes: F target words of some sentence pairs, L possible links of them, null included; K kinds of link of a corpus.
 """
@@ -22,7 +23,7 @@ NULL_PROBABILITY = 0.08
 TENSION, LEAST_TENSION, MOST_TENSION = 4.0, 0.1, 14.0
 TENSION_STEPS, TENSION_RATE = 8, 20.0
 ALPHA = 0.01  # of the Dirichlet prior of each source word's translations
-ROUNDS = 5
+ROUNDS = 5  # of which the last one links
 CHUNK = 5000  # sentence pairs whose links are in memory at once
 UNSORTED = 1 << 23  # links that wait at most to be sorted among the kinds already known
 
@@ -121,7 +122,7 @@ def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
     """(K,) t(f | e) of every kind, and the tension."""
     translation_K = np.full(len(corpus.kinds), 1 / corpus.target_words)
     tension = TENSION
-    for number in range(rounds):
+    for number in range(rounds - 1):
         counts_K, expected, words = np.zeros(len(translation_K)), 0.0, 0
         for links in chunks(corpus):
             share = posterior(links, translation_K, tension)
@@ -129,7 +130,7 @@ def train(corpus: Corpus, rounds: int = ROUNDS) -> tuple[np.ndarray, float]:
             expected += float((share * links.distance)[~links.null].sum())
             words += len(links.first)
         translation_K = expected_translations(corpus, counts_K)
-        if number + 1 < rounds:
+        if number:
             tension = follow(corpus, tension, expected / max(1, words), words)
     return translation_K, tension
 
