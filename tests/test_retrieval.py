@@ -245,3 +245,9 @@ def test_of_equal_neighbours_the_lowest_number_comes_first(monkeypatch, block):
 def test_fewer_sentences_than_neighbours():
     eye = torch.eye(2)
     assert [(q, m) for _, q, m in retrieval.mined(eye, eye)] == [(0, 0), (1, 1)]
+
+
+def test_no_pair_is_mined_where_all_neighbours_point_away():
+    """Of two negative cosines the quotient is positive, and largest for the very opposite."""
+    english = torch.tensor([[-1.0, 0.0], [-0.9, 0.5], [-0.8, -0.6], [-0.5, -0.9]])
+    assert retrieval.mined(torch.tensor([[1.0, 0.0]]), english) == []

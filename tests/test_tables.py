@@ -23,8 +23,17 @@ from report.latex import escape
 from report.scores import Summary
 from report.table_latex import OURS_ONLY, panels_of, render_latex
 from report.table_spec import AVERAGE, GAP, XTREME, load_spec, paper_names, split_setting
-from report.table_text import plain, render_csv, render_markdown, tidy_rows
-from report.table_words import DIRECTION_WORDS, language_notes, published_cell, reproduced_cell, row_notes, spans_of
+from report.table_text import render_csv, render_markdown, tidy_rows
+from report.table_words import (
+    DIRECTION_WORDS,
+    Notes,
+    language_notes,
+    published_cell,
+    reproduced_cell,
+    row_notes,
+    spans_of,
+    summary_words,
+)
 from report.tables import Cell, Group, Row, Table, build, make_column, mark_best
 from trees import read_csv
 
@@ -326,7 +335,7 @@ def test_a_single_seed_has_no_deviation_and_a_small_value_is_padded():
 def test_a_gap_may_be_negative_and_a_zero_has_no_sign():
     shown = [reproduced_cell(Cell(summary=Summary(value, None, 1)), with_n=False) for value in (-3.04, -0.04)]
     assert shown == ["${-}3.0$", r"$\phantom{0}0.0$"]
-    assert plain(Summary(-0.04, None, 1)) == "0.0 (1)"
+    assert summary_words(Summary(-0.04, None, 1)) == "0.0 (1)"
 
 
 def test_missing_cells_are_dashes_with_a_reason_and_never_zero(repository, scores):
@@ -1271,3 +1280,9 @@ def test_making_a_table_loads_no_heavy_package(repository):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_table_of_many_notes_goes_on_after_z():
+    notes = Notes()
+    letters = [notes.letter(str(number)) for number in range(28)]
+    assert letters[0] == "a" and letters[25:] == ["z", "aa", "ab"] and notes.letter("3") == "d"

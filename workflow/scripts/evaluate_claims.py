@@ -16,7 +16,7 @@ from common.atomic import write_json
 from common.errors import run_main
 from plan.kept import kept_config
 from report.context import add_context_arguments, parse_overrides
-from report.verdicts import counts_of, scale_words, tried
+from report.verdicts import counts_of, tried, words_of_verdicts
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     found = tried(config, args.scores_root, args.trainings_root)
     about = {
         "scale": config.scale_name,
-        "words": scale_words(config),
+        "words": words_of_verdicts(config),
         "counts": counts_of(claim["verdict"] for claim in found),
         "counts_corrected": counts_of(claim["verdict_corrected"] for claim in found),
     }

@@ -11,12 +11,12 @@ The Arabic article of MLQA's script matches its two letters anywhere in a word; 
 
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from engine.characters import is_punctuation
 from engine.metrics import Share, ratio
 
 ASCII_PUNCTUATION = frozenset(string.punctuation)
@@ -49,10 +49,6 @@ Alike = Callable[[Sequence[str], Sequence[str]], float]  # of the tokens of a go
 def squad_tokens(text: str) -> list[str]:
     text = "".join(character for character in text.lower() if character not in ASCII_PUNCTUATION)
     return ARTICLES["en"].sub(" ", text).split()
-
-
-def is_punctuation(character: str) -> bool:
-    return character in ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
 
 
 @cache

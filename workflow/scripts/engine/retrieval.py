@@ -62,7 +62,7 @@ def nearest(queries_QD: Tensor, keys_KD: Tensor, block: int | None = None) -> tu
 def mined(foreign_QD: Tensor, english_MD: Tensor, k: int = NEIGHBOURS) -> list[tuple[float, int, int]]:
     """(score, foreign, English) by falling score, each sentence once: the best of each x and of each y, greedily.
 
-    A vector without direction, or without any neighbour at an angle below 90 degrees on average, has no margin.
+    A vector without direction has no margin, nor have two whose neighbours lie at 90 degrees or more on average.
     """
     if not len(foreign_QD) or not len(english_MD):
         return []
@@ -70,11 +70,13 @@ def mined(foreign_QD: Tensor, english_MD: Tensor, k: int = NEIGHBOURS) -> list[t
     there_Qk, english_Qk = _neighbours(foreign, english, k)
     back_Mk, foreign_Mk = _neighbours(english, foreign, k)
     mean_Q, mean_M = there_Qk.mean(1), back_Mk.mean(1)
-    margin_Qk = there_Qk / ((mean_Q[:, None] + mean_M[english_Qk]) / 2)
-    margin_Mk = back_Mk / ((mean_M[:, None] + mean_Q[foreign_Mk]) / 2)
+    scale_Qk = (mean_Q[:, None] + mean_M[english_Qk]) / 2
+    scale_Mk = (mean_M[:, None] + mean_Q[foreign_Mk]) / 2
+    margin_Qk = (there_Qk / scale_Qk).masked_fill(scale_Qk <= 0, -torch.inf)
+    margin_Mk = (back_Mk / scale_Mk).masked_fill(scale_Mk <= 0, -torch.inf)
     candidates = set()
     for margins, own_is_foreign, others in ((margin_Qk, True, english_Qk), (margin_Mk, False, foreign_Mk)):
-        margins = margins.nan_to_num(nan=-torch.inf, posinf=-torch.inf)
+        margins = margins.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
         column = margins.argmax(1, keepdim=True)
         scores, numbers = margins.gather(1, column)[:, 0].tolist(), others.gather(1, column)[:, 0].tolist()
         for own, (score, other) in enumerate(zip(scores, numbers, strict=True)):

@@ -27,6 +27,7 @@ import sentencepiece
 from common.atomic import SUMS, check_folder, check_sum, sha256_of
 from common.errors import UserError
 from common.typed import build
+from engine.characters import is_punctuation
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4  # smallest id that is a piece of text
@@ -399,11 +400,6 @@ class Characters(dict):
             text = "".join(map(str.lower, text))
         text = "".join(f" {c} " if is_punctuation(c) else c for c in text)
         return f" {text} " if self.layout.space_cjk and is_han(character) else text
-
-
-def is_punctuation(character: str) -> bool:
-    ascii_mark = "!" <= character <= "~" and not character.isalnum()  # such as $, which Unicode calls a symbol
-    return ascii_mark or unicodedata.category(character)[0] == "P"
 
 
 def is_han(character: str) -> bool:

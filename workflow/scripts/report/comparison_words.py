@@ -2,25 +2,14 @@
 
 from collections.abc import Iterator
 
-from report import html_tables
 from report.comparison_cells import OURS, SCALE, Comparison, Row, Value
 from report.comparisons import build, missing_cells
 from report.context import Context, scale_words
-from report.table_words import MISSING
+from report.table_words import MISSING, Notes
 
 UNLIKE = "≠"
 ROOM = 90  # characters of a line that are not printed smallest
 WIDE = 9  # columns from which lines are printed on a turned page
-
-
-class Notes:
-    """Footnotes of one table, lettered in the order of their first use; equal texts share a letter."""
-
-    def __init__(self) -> None:
-        self.letters: dict[str, str] = {}
-
-    def letter(self, text: str) -> str:
-        return self.letters.setdefault(text, html_tables.letter_of(len(self.letters)))
 
 
 def shown(value: Value) -> str:

@@ -36,8 +36,8 @@ from report.comparison_cells import (
 )
 from report.comparison_corpora import build_corpora, build_resources
 from report.context import Context, own_alone, why_unselected
-from report.scores import Summary
 from report.table_spec import errata_of
+from report.table_words import summary_words
 from report.tables import build as build_table
 from report.trainings import read_training
 
@@ -175,13 +175,8 @@ def _score(table: Any, heading: str, run: str, context: Context) -> Value:
     for row in table.rows:
         if row.run == run:
             cell = row.cells[index]
-            return Value(score_words(cell.summary)) if cell.summary else Value(reason=cell.reason)
+            return Value(summary_words(cell.summary)) if cell.summary else Value(reason=cell.reason)
     return Value(reason=f"{table.spec['paper']}/{table.spec['item']} has no row of run {run}")
-
-
-def score_words(summary: Summary) -> str:
-    deviation = "" if summary.std is None else f" ± {summary.std:.1f}"
-    return f"{summary.mean:.1f}{deviation} ({summary.n})"
 
 
 def _flops(

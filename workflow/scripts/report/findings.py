@@ -12,7 +12,6 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from common.errors import UserError
 from plan.claims import ENGLISH, Link, Measure, Side
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
@@ -177,7 +176,7 @@ def reached(evidence: Evidence, run: str, task: Task) -> Reached | None:
     """The mean over pre-trainings of the mean over languages; None where a language has no score."""
     try:
         parts = values_of(evidence, measure_of(evidence.config, run, task))
-    except (Missing, UserError):
+    except Missing:
         return None
     seeds = set.intersection(*(set(values.by_seed) for _, _, values in parts))
     if not seeds:

@@ -127,7 +127,7 @@ class Result:
     measured: list[Measured] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     control: "Result | None" = None  # the same against the run that simply goes on
-    all_fail: list[Measured] = field(default_factory=list)  # where it is not reproduced only because each of these is not
+    all_fail: list[Measured] = field(default_factory=list)  # each has to fail for it not to be reproduced
 
     @property
     def p_value(self) -> float | None:
@@ -184,6 +184,8 @@ class Evidence:
 
     def results(self, measure: Measure) -> Results:
         paths = self.paths(measure)
+        if not all(paths.values()):
+            raise Missing(f"{measure.run}, {measure.task}: the reference scores are of another configuration")
         key = (next(iter(next(iter(paths.values())).values())).parts[-4], measure.task, measure.setting)
         self.used |= {str(path) for of_seed in paths.values() for path in of_seed.values() if path.exists()}
         if key not in self.read or len(paths) > 1:

@@ -12,7 +12,6 @@ from report.html_tables import page as html_page
 from report.scores import group_paths
 from report.table_latex import OURS_ONLY
 from report.table_spec import Column, read_rows
-from report.table_text import plain
 from report.table_words import (
     BOLD,
     MISSING,
@@ -30,6 +29,7 @@ from report.table_words import (
     row_notes,
     selection_words,
     spans_of,
+    summary_words,
 )
 from report.tables import Cell, Group, Row, Table
 
@@ -124,7 +124,7 @@ def html_cell(cell: Cell, column: Column, page: Path, footnotes: Footnotes, scal
         shown = MISSING if cell.beyond is None else f"&gt;{cell.beyond}"
         mark = footnotes.mark(f"{cell.reason}.") if cell.told else ""
         return HtmlCell(shown + mark, kind=kind_of("ours", cell.beyond))
-    words, n = plain(cell.summary, column.decimals).rsplit(" ", 1)
+    words, n = summary_words(cell.summary, column.decimals).rsplit(" ", 1)
     words = f"<strong>{words}</strong>" if cell.best else words
     star = f"<sup>{STAR}</sup>" if cell.partial else ""
     of_seeds = ", ".join(f"seed {seed}: {value:.{column.decimals + 1}f}" for seed, value in cell.values.items())

@@ -4,9 +4,8 @@ import csv
 import io
 
 from report.context import item_name, scale_words
-from report.scores import Summary
 from report.table_spec import Column
-from report.table_words import MISSING, Notes, difference, reach_words, row_notes, selection_words
+from report.table_words import MISSING, Notes, difference, reach_words, row_notes, selection_words, summary_words
 from report.tables import Cell, Table
 
 
@@ -57,19 +56,11 @@ def render_csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def plain(summary: Summary | None, decimals: int = 1) -> str:
-    """`61.3 ± 0.4 (3)`."""
-    if summary is None:
-        return MISSING
-    deviation = "" if summary.std is None else f" ± {summary.std:.{decimals}f}"
-    return f"{round(summary.mean, decimals) + 0.0:.{decimals}f}{deviation} ({summary.n})"
-
-
 def plain_cell(cell: Cell, column: Column, notes: Notes) -> str:
     if cell.beyond is not None:
         return f">{cell.beyond}"
     mark = f"<sup>{notes.letter(f'{cell.reason}.')}</sup>" if cell.told else ""
-    return plain(cell.summary, column.decimals) + ("*" if cell.partial else "") + mark
+    return summary_words(cell.summary, column.decimals) + ("*" if cell.partial else "") + mark
 
 
 def markdown_line(cells: list[str]) -> str:

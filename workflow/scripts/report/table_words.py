@@ -1,13 +1,13 @@
 """What a table says in every format: its numbers, notes, headings and labels."""
 
-import string
 from dataclasses import replace
 
 from plan.seeds import second_fine_tunings
 from report import latex
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
-from report.scores import EN_DEV, FINE_TUNED_ONCE, MEAN_DEV, OWN_DEV, seed_words
+from report.html_tables import letter_of
+from report.scores import EN_DEV, FINE_TUNED_ONCE, MEAN_DEV, OWN_DEV, Summary, seed_words
 from report.table_spec import AVERAGE, GAP, OTHERS, Column
 from report.tables import Cell, Group, Row, Table
 
@@ -52,6 +52,14 @@ def published_cell(cell: Cell) -> str:
     return rf"\phantom{{0}}{cell.published}" if float(cell.published) < 10 else cell.published
 
 
+def summary_words(summary: Summary | None, decimals: int = 1) -> str:
+    """`61.3 ± 0.4 (3)`."""
+    if summary is None:
+        return MISSING
+    deviation = "" if summary.std is None else f" ± {summary.std:.{decimals}f}"
+    return f"{round(summary.mean, decimals) + 0.0:.{decimals}f}{deviation} ({summary.n})"
+
+
 class Notes:
     """Footnotes of one table, lettered in the order of their first use; equal texts share a letter."""
 
@@ -59,7 +67,7 @@ class Notes:
         self.letters: dict[str, str] = {}
 
     def letter(self, text: str) -> str:
-        return self.letters.setdefault(text, string.ascii_lowercase[len(self.letters)])
+        return self.letters.setdefault(text, letter_of(len(self.letters)))
 
     def mark(self, text: str) -> str:
         return rf"\textsuperscript{{{self.letter(text)}}}"

@@ -295,8 +295,9 @@ def counts_of(verdicts: Iterable[str]) -> dict[str, int]:
     return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
-def scale_words(config: Config) -> str:
+def words_of_verdicts(config: Config) -> str:
+    """What a reader must know of all verdicts of a scale."""
+    if config.scale.get("warning"):
+        return f"Scale {config.scale_name}: this scale tests the code, its verdicts mean nothing."
     world = "the generated mini-world" if config.has_world else "real data"
-    if config.scale_name == "smoke":
-        return "Scale smoke: this scale tests the code, its verdicts mean nothing."
     return f"Scale {config.scale_name}, {world}: a verdict is of this scale, and not of the paper's."

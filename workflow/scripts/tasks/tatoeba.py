@@ -4,7 +4,7 @@ A prediction is the line number, counted from 0, of the nearest sentence on the 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import UserError
@@ -84,7 +84,7 @@ def read_layer_predictions(path: str | Path, gold: Sequence[int]) -> dict[tuple[
             raise UserError(f"{path}, line {number}: {len(columns)} line numbers expected")
         rows.append([int(cell) for cell in cells])
     _check_length(path, rows, gold)
-    _check_within(path, map(max, rows), gold, first_line=2)
+    _check_within(path, rows, gold)
     return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 
 
@@ -106,11 +106,11 @@ def _check_length(path: str | Path, rows: Sequence, gold: Sequence[int]) -> None
         )
 
 
-def _check_within(path: str | Path, numbers: Iterable[int], gold: Sequence[int], first_line: int = 1) -> None:
+def _check_within(path: str | Path, rows: Sequence[Sequence[int]], gold: Sequence[int]) -> None:
     lines = max(len(gold), max(gold) + 1)  # a file of line numbers may be of a part of them
-    for line, number in enumerate(numbers, start=first_line):
-        if number >= lines:
-            raise UserError(f"{path}, line {line}: {number} is beyond the other side's {lines} lines, counted from 0")
+    for line, row in enumerate(rows, start=2):
+        if max(row) >= lines:
+            raise UserError(f"{path}, line {line}: {max(row)} is beyond the other side's {lines} lines, counted from 0")
 
 
 def _numbers(lines: Sequence[str], path: str | Path) -> list[int]:

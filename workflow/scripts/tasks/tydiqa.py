@@ -1,8 +1,8 @@
 """TyDiQA-GoldP: questions that people asked in their own language, with the paragraph that answers it; 9 languages.
 
 All languages lie in one file; a question's id begins with the name of its language. Or each has a file of its own, in
-which questions are numbered anew. XTREME tests on the dev file and
-has no other: models are selected on the last tenth of the English training questions (ours).
+which questions are numbered anew. XTREME tests on the dev file and has no other: models are selected on the last tenth
+of the English training questions (ours).
 """
 
 from collections.abc import Sequence

@@ -52,7 +52,8 @@ class PretrainingModel(nn.Module):
 
 def read_plan(path: Path, shards: Path, limit: int | None = None) -> tuple[dict[str, list[Source]], str]:
     """The sources of each kind of data, and a hash of the plan (it holds the checksums of the data). Of each language
-    pair at most `limit` sentence pairs, from its corpora in proportion to their sizes."""
+    pair about `limit` sentence pairs, from its corpora in proportion to their sizes: each shard rounds up, and pairs of
+    lengths that an objective leaves out are counted here and not read."""
     check_sum(path, "delete it, and run again")
     text = path.read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))

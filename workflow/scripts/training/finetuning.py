@@ -281,7 +281,8 @@ def linear(step: int, warmup: int, steps: int) -> float:
 
 
 def make_optimizer(model: nn.Module, hyper: Hyperparameters) -> AdamW:
-    """AdamW, no decay on biases and LayerNorms; layer-wise decay scales the Adam update and not the weight decay."""
+    """AdamW, no decay on vectors: biases, LayerNorms, the scale of XLM-E's gates. Layer-wise decay scales the Adam
+    update and not the weight decay."""
     layers = model["encoder"].config.layers
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():

@@ -327,18 +327,7 @@ class Speaker:
 
 
 def detokenise(tokens: list[Token]) -> str:
-    text, i = "", 0
-    while i < len(tokens):
-        token = tokens[i]
-        if token.joined:
-            text += token.surface
-            token = tokens[i + token.joined - 1]
-            i += tokens[i].joined
-        else:
-            text += token.form
-            i += 1
-        text += " " if token.space_after else ""
-    return text.strip()
+    return "".join(word + " " * tokens[own[-1]].space_after for word, own in written_words(tokens)).strip()
 
 
 def written_words(tokens: list[Token]) -> list[tuple[str, list[int]]]:
