@@ -74,7 +74,7 @@ help:
 
 table: setup
 	@test -n "$(T)" || { echo "error: which table? make table T=ernie-m/table-01; make help names them" >&2; exit 2; }
-	$(call workflow,$(if $(wildcard config/figures/$(T).yaml),results/figures/$(T).png,results/tables/$(T).tex),runs=all)
+	$(call workflow,$(if $(wildcard config/figures/$(T).yaml),results/figures/$(T).png,results/tables/$(T).tex),$(if $(filter runs=%,$(CONFIG)),,runs=all))
 
 train: setup
 	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }

@@ -454,6 +454,7 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
         (tmp_path / name).chmod(0o755)
     for words, line in {
         "table T=ernie-m/table-01": "--config runs=all -- results/tables/ernie-m/table-01.tex",
+        "table T=mine/table-01 CONFIG=runs=[mine]": "--config runs=[mine] -- results/tables/mine/table-01.tex",
         "train RUN=xlm-r SCALE=smoke": "--config scale=smoke runs=[xlm-r] -- models training",
         "smoke": "--config scale=smoke -- tables results/index.html",
         "pdf CONFIG=seeds=[1]": "--config seeds=[1] -- results/tables/all.pdf",
