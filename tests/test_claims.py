@@ -845,8 +845,8 @@ def test_cost_to_reach_is_open_while_any_training_may_be_there(config, roots, no
         (59, 9, 2.1, "not reproduced", "xlm-e-base costs too much"),
         (20, 1, 1.9, "not reproduced", "xlm-e-base is not there"),
         (20, 1, 2.1, "not reproduced", "xlm-e-base is not there and costs too much"),
-        (61, 9, 1.9, "undecided", "more than 100 pre-trainings would decide, if the difference stays"),
-        (59, 9, 1.9, "undecided", "xlm-e-base is not there on average; more than 100 pre-trainings would decide, "),
+        (61, 9, 1.9, "undecided", "more test items, not pre-trainings, would decide"),
+        (59, 9, 1.9, "undecided", "xlm-e-base is not there on average; more test items, "),
     ],
 )
 def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdict, reason):
@@ -860,7 +860,7 @@ def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdic
     result = judge(own_steps, roots, cost={"runs": ["xlm-e-base"], "than": "xlm", "times": times, "reach": XNLI})
     assert result.verdict == verdict
     assert result.reason.startswith(reason) and bool(result.reason) == bool(reason)
-    assert len(result.measured) == 2
+    assert [one.found.level for one in result.measured] == [0.975] * 2  # either would refute it
 
 
 def test_xtreme_average_is_that_of_the_tables(config):

@@ -18,7 +18,7 @@ import afterwards
 import status
 from common.errors import UserError
 from plan.load import load_config
-from plan.words import described, what_this_is
+from plan.words import described, named_targets, what_this_is
 from trees import copy_tree
 from watch import events, terminal
 from watch.python import wrong_python
@@ -395,6 +395,19 @@ def timed(tree: Path, rule: str, name: str, seconds: float) -> None:
     path = tree / f"results/mini/benchmarks/{rule}/{name}.tsv"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"s\tcpu_time\n{seconds}\t1\n")
+
+
+def test_rules_of_one_script_know_how_long_they_took(tmp_path):
+    timed(tmp_path, "split_corpus", "mono/cc-100/en", 3.0)
+    timed(tmp_path, "clean_mono", "cc-100/en/0", 5.0)
+    rules = ["split_corpus_mono", "split_corpus_bitext", "clean_mono", "score"]
+    assert events.benchmarked("mini", rules, tmp_path) == dict.fromkeys(rules[:2], 3.0) | {"clean_mono": 5.0}
+
+
+def test_what_the_snakefile_makes_by_name_is_offered_for_a_slip(repository):
+    text = (repository / "Snakefile").read_text(encoding="utf-8")
+    rules = {*re.findall(r"^rule (\w+):", text, re.MULTILINE)}
+    assert "apart" in rules and rules <= {*named_targets(load_config(repository, {}))}
 
 
 def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(repository, tmp_path, monkeypatch):

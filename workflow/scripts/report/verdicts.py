@@ -128,10 +128,10 @@ def evaluate_one(claim: dict, score: Measured, cost: Measured) -> Result:
 
 def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Result:
     """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
-    tried = []
-    for i in range(0, len(links), 2):
-        score, cost = (measure(evidence, link, 1 - (1 - LEVEL) / evidence.looks) for link in links[i : i + 2])
-        tried.append((score, cost))
+    # One alone is refuted by its score or by its cost, so both at once; several only where every one is.
+    at_once = 2 if len(links) == 2 else 1
+    level = 1 - (1 - LEVEL) / at_once / evidence.looks
+    tried = [tuple(measure(evidence, link, level) for link in links[i : i + 2]) for i in range(0, len(links), 2)]
     if len(tried) == 1:
         return evaluate_one(claim, *tried[0])
     tried.sort(key=lambda pair: (-pair[1].found.mean, pair[1].link.better.run))  # the cheapest first
