@@ -159,7 +159,7 @@ def test_word_recovery_takes_nothing_from_a_trained_row_of_pad():
     """<pad> stands where the mixture goes. Its row begins as zero, and the softmax over the tied table trains it."""
     model = model_of(run_of(RECOVERY))
     [batch] = batches_of(RECOVERY)
-    alone = unicoder.one_side(batch, 0)
+    alone = unicoder.side_alone(batch, 0)
     before = unicoder.recovered_states(model, batch, alone)
     with torch.no_grad():
         model.encoder.tokens.weight[PAD] = torch.randn(before.shape[-1])
@@ -174,7 +174,7 @@ def test_word_recovery_reads_x_through_its_weights_alone():
     [batch] = batches_of(RECOVERY)
     changed = dataclasses.replace(batch, original=batch.original.clone())
     changed.original[batch.selected // batch.tokens.shape[1], batch.selected % batch.tokens.shape[1]] = 7
-    alone = [unicoder.one_side(one, 0) for one in (batch, changed)]
+    alone = [unicoder.side_alone(one, 0) for one in (batch, changed)]
     states = [unicoder.recovered_states(model, one, own) for one, own in zip((batch, changed), alone, strict=True)]
     assert not torch.allclose(*states)
     model.word_recovery.weight.data.zero_()

@@ -276,7 +276,7 @@ def test_tlm_reads_the_sides_of_the_contrast_in_their_order_as_one_row(separator
         assert positions == list(range(FIRST_POSITION, FIRST_POSITION + length))
         assert row.fields.side[number // 2][inside].tolist() == [0] * (len(a) + 2) + [1] * (length - len(a) - 2)
     assert torch.equal(row.selected, batch.selected) and torch.equal(row.targets, batch.targets)
-    apart_tokens = contrast.one_side(batch, 0)
+    apart_tokens = contrast.side_alone(batch, 0)
     first = apart_tokens.fields.document[0] == 1
     assert apart_tokens.original[0][first].tolist() == [BOS, *PAIRS[1][0], EOS]
 
@@ -340,7 +340,7 @@ def test_layers_count_the_embeddings_as_0(layer):
     embedded = watch_embeddings(model.encoder)
     [batch] = batches_of(objective)
     found = xlco.vectors(model.encoder, model.xlco_contrast.projection, batch, 0)
-    alone = contrast.one_side(batch, 0)
+    alone = contrast.side_alone(batch, 0)
     states = alone.states(model.encoder, all_layers=True)[layer]
     firsts = contrast.first_tokens(alone, 0)
     assert torch.equal(found, model.xlco_contrast.projection(states[firsts[:, 0], firsts[:, 1]]))

@@ -241,7 +241,7 @@ def test_the_decoder_sees_its_text_so_far_and_all_of_the_source(shards, name):
     seen = []
     model.mlm_head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     OBJECTIVES[name].loss(model, batch)
-    source, target = (seq2seq.one_side(batch, side) for side in (0, 1))
+    source, target = (seq2seq.tokens_of_side(batch, side) for side in (0, 1))
     row_column = target.fields.selected.nonzero()
     assert len(row_column) == len(batch.targets) == len(seen[0])
     for n in range(0, len(row_column), 11):
@@ -261,7 +261,7 @@ def test_the_decoder_sees_its_text_so_far_and_all_of_the_source(shards, name):
 @both
 def test_masks_of_two_kinds_are_one_and_leave_no_token_blind(shards, name):
     _, batch = batch_of(shards, name)
-    source, target = (seq2seq.one_side(batch, side).fields for side in (0, 1))
+    source, target = (seq2seq.tokens_of_side(batch, side).fields for side in (0, 1))
     for tokens, rule, keys in ((target, full, source), (source, full, target), (target, own_side_so_far, None)):
         boolean = boolean_mask(tokens, rule, keys)
         B, _, T, S = boolean.shape
@@ -315,7 +315,7 @@ def test_forward_passes_of_any_size_give_one_gradient(shards, name):
 @pytest.mark.usefixtures("double")
 def test_tags_tell_the_language_and_sentinels_their_number(shards):
     model, batch = batch_of(shards, "denoising")
-    for side in (seq2seq.one_side(batch, side) for side in (0, 1)):
+    for side in (seq2seq.tokens_of_side(batch, side) for side in (0, 1)):
         added = seq2seq.tag_vectors(model, side)
         real = side.fields.document >= 0
         ends = side.fields.position == FIRST_POSITION
@@ -327,7 +327,7 @@ def test_tags_tell_the_language_and_sentinels_their_number(shards):
         assert torch.equal(added[ends], model.tags.weight[side.fields.language[ends].long()])
 
     model, batch = batch_of(shards, "spans")
-    side = seq2seq.one_side(batch, 1)
+    side = seq2seq.tokens_of_side(batch, 1)
     added = seq2seq.sentinel_vectors(model, side)
     is_sentinel = side.tokens == VOCABULARY - 1
     assert torch.equal((added != 0).any(-1), is_sentinel)

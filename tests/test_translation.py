@@ -130,7 +130,7 @@ def test_a_word_is_predicted_from_the_source_and_the_words_before_it(shards):
     model, batch = model_of(run_of(OWN)), batch_of(shards)
     seen = watch_embeddings(model.encoder)
     states, _ = seq2seq.predicting_states(model, batch, translation.no_inputs)
-    source, target = (seq2seq.one_side(batch, side) for side in (0, 1))
+    source, target = (seq2seq.tokens_of_side(batch, side) for side in (0, 1))
     rows, columns = target.fields.selected.nonzero(as_tuple=True)
     for n in range(0, len(rows), 7):
         direction = torch.randn(states.shape[1])

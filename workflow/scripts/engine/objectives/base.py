@@ -141,6 +141,17 @@ def whole_width(used: int, tile: int, most: int) -> int:
     return max(1, min(-(-used // tile) * tile, most))
 
 
+def columns_of_side(batch: Batch, side: int) -> tuple[Tensor, Tensor]:
+    """(B, W) the columns of that side of all items of each row, in their order and before any other; and which of the W
+    are columns of it."""
+    inside_BT = (batch.fields.document >= 0) & (batch.fields.side == side)
+    host = batch.host.fields
+    used = int(((host.document >= 0) & (host.side == side)).sum(1).max())
+    width = whole_width(used, batch.tile, batch.tokens.shape[1])
+    order_BW = (~inside_BT).byte().argsort(dim=1, stable=True)[:, :width]
+    return order_BW, inside_BT.gather(1, order_BW)
+
+
 def mlm_head(model: nn.Module, objective: "ObjectiveConfig") -> dict[str, nn.Module]:
     return {"mlm_head": MaskedLanguageModelHead(model.encoder.config)}
 

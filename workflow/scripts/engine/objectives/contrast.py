@@ -21,7 +21,7 @@ from common.errors import UserError
 from engine.attention_rules import own_side
 from engine.dist import Ranks
 from engine.model import Encoder
-from engine.objectives.base import Batch, Number, whole_width
+from engine.objectives.base import Batch, Number, columns_of_side
 from engine.shape import ModelConfig
 from engine.tokenizer import BOS, PAD
 
@@ -130,16 +130,11 @@ def sentences_alone(encoder: Encoder, batch: Batch) -> Tensor:
     return encoder(batch.tokens, position, mask, sides_BT=None, languages_BT=batch.languages(encoder))
 
 
-def one_side(batch: Batch, side: int) -> Batch:
+def side_alone(batch: Batch, side: int) -> Batch:
     """The tokens of one side, moved together to the left: sentences by themselves, so all of them are side 0."""
-    twin = one_side(batch.twin, side) if batch.twin else None
+    twin = side_alone(batch.twin, side) if batch.twin else None
     fields = batch.fields
-    wanted_BT = (fields.side == side) & (fields.document >= 0)
-    host = batch.host.fields
-    used = int(((host.side == side) & (host.document >= 0)).sum(1).max())
-    width = whole_width(used, batch.tile, batch.tokens.shape[1])
-    order_BW = (~wanted_BT).byte().argsort(dim=1, stable=True)[:, :width]
-    kept_BW = wanted_BT.gather(1, order_BW)
+    order_BW, kept_BW = columns_of_side(batch, side)
 
     def pick(values_BT: Tensor, padding: int) -> Tensor:
         return values_BT.gather(1, order_BW).masked_fill(~kept_BW, padding)

@@ -21,8 +21,8 @@ from engine.objectives.contrast import (
     first_tokens,
     info_nce,
     keep_keys,
-    one_side,
     sentences_alone,
+    side_alone,
 )
 from engine.objectives.mlm import selected_cross_entropy
 from engine.shape import ModelConfig
@@ -56,7 +56,7 @@ def start(model: nn.Module, objective: "ObjectiveConfig", draw: object, ranks: R
 
 def vectors(encoder: Encoder, projection: nn.Module, batch: Batch, side: int) -> Tensor:
     """(N, D) of the sentences of one side, each encoded alone and unmasked."""
-    alone = one_side(batch, side)
+    alone = side_alone(batch, side)
     alone.tokens = alone.original
     rows_N, columns_N = first_tokens(alone, side=0).unbind(1)
     states_ND = alone.states(encoder)[rows_N, columns_N]

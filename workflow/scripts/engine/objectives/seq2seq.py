@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from engine.attention_rules import Tokens, full, own_side_so_far
 from engine.data import Rows
 from engine.model import FIRST_POSITION, Decoder
-from engine.objectives.base import Batch, Loss, Objective, mlm_head, whole_width
+from engine.objectives.base import Batch, Loss, Objective, columns_of_side, mlm_head
 from engine.objectives.mlm import selected_cross_entropy
 from engine.ragged import ramp
 from engine.randomness import mix, stable_hash, uniform
@@ -227,20 +227,17 @@ class Side(NamedTuple):
     fields: Tokens
 
 
-def one_side(batch: Batch, side: int) -> Side:
+def tokens_of_side(batch: Batch, side: int) -> Side:
     """That side of all items of each row, moved together: encoder and decoder each run over their own tokens alone."""
-    inside = (batch.fields.document >= 0) & (batch.fields.side == side)
-    host = batch.host.fields
-    used = int(((host.document >= 0) & (host.side == side)).sum(1).max())
-    width = whole_width(used, batch.tile, batch.tokens.shape[1])
-    order = (~inside).byte().argsort(dim=1, stable=True)[:, :width]  # its columns first, in their order
-    outside = ~inside.gather(1, order)
-    fields = Tokens(*(field.gather(1, order) for field in batch.fields))
+    order_BW, kept_BW = columns_of_side(batch, side)
+    outside = ~kept_BW
+    fields = Tokens(*(field.gather(1, order_BW) for field in batch.fields))
     fields = fields._replace(
         document=fields.document.masked_fill(outside, -1),
         position=fields.position.masked_fill(outside, PAD),
     )
-    return Side(batch.tokens.gather(1, order).masked_fill(outside, PAD), batch.original.gather(1, order), fields)
+    tokens_BW = batch.tokens.gather(1, order_BW).masked_fill(outside, PAD)
+    return Side(tokens_BW, batch.original.gather(1, order_BW), fields)
 
 
 def predicting_states(
@@ -249,7 +246,7 @@ def predicting_states(
     """The decoder's states (N, D) of the target tokens that predict, and what they are to predict (N,).
 
     `inputs` are what the embeddings of a side are told besides tokens and positions."""
-    encoder, source, target = model.encoder, one_side(batch, 0), one_side(batch, 1)
+    encoder, source, target = model.encoder, tokens_of_side(batch, 0), tokens_of_side(batch, 1)
     memory_BSD = encoder(source.tokens, source.fields.position, batch.mask(full, source.fields), **inputs(source))
     states_BTD = model.decoder(
         encoder.embed(target.tokens, target.fields.position, **inputs(target)),
@@ -258,7 +255,7 @@ def predicting_states(
         batch.mask(own_side_so_far, target.fields),
         batch.mask(full, target.fields, source.fields),
     )
-    predicts_N = batch.places((one_side(batch.twin, 1) if batch.twin else target).fields.selected)
+    predicts_N = batch.places((tokens_of_side(batch.twin, 1) if batch.twin else target).fields.selected)
     return states_BTD.flatten(0, 1)[predicts_N], target.targets.flatten()[predicts_N]
 
 

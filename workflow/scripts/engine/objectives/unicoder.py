@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from engine.data import Rows
 from engine.objectives.base import Batch, Loss, Objective, mlm_head
-from engine.objectives.contrast import first_tokens, one_side
+from engine.objectives.contrast import first_tokens, side_alone
 from engine.objectives.dwa import places
 from engine.objectives.mlm import masked_lm_loss, selected_cross_entropy
 from engine.objectives.nsp import classify_first_tokens, drawn_by_key, first_token_head
@@ -51,7 +51,7 @@ def select_first_side(rows: Rows, objective: "ObjectiveConfig", vocabulary: int)
 
 
 def word_recovery_loss(model: nn.Module, batch: Batch) -> Loss:
-    alone = one_side(batch, side=0)
+    alone = side_alone(batch, side=0)
     states_BWD = recovered_states(model, batch, alone)
     total, correct = selected_cross_entropy(model, states_BWD.flatten(0, 1)[alone.selected], alone.targets)
     return Loss({"loss": total}, {"accuracy": (correct, len(alone.targets))})

@@ -22,7 +22,7 @@ from engine.objectives.contrast import (
     first_tokens,
     info_nce,
     keep_keys,
-    one_side,
+    side_alone,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def start(model: nn.Module, objective: "ObjectiveConfig", draw: Callable[[], lis
 
 def vectors(encoder: Encoder, projection: nn.Module, batch: Batch, side: int) -> Tensor:
     """(N, D) of the rows of one side, masked."""
-    alone = one_side(batch, side)
+    alone = side_alone(batch, side)
     rows_N, columns_N = first_tokens(alone, side=0).unbind(1)
     return projection(alone.states(encoder, layers=batch.objective.options.layer)[rows_N, columns_N])
 
