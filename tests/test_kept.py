@@ -55,7 +55,7 @@ def test_no_byte_that_it_follows_from_can_change_unseen(tree, monkeypatch, repos
     before = digest_of_all(tree, {}, tree / SETTINGS)
     for file in files[:: len(files) // 40]:
         content = file.read_bytes()
-        for changed in (content + b"\n", content[:-1]):
+        for changed in {content + b"\n", content[:-1]} - {content}:  # of an empty file nothing can be taken
             file.write_bytes(changed)
             assert digest_of_all(tree, {}, tree / SETTINGS) != before, file
         file.unlink()
