@@ -76,7 +76,7 @@ def mined(foreign_QD: Tensor, english_MD: Tensor, k: int = NEIGHBOURS) -> list[t
     margin_Mk = (back_Mk / scale_Mk).masked_fill(scale_Mk <= 0, -torch.inf)
     candidates = set()
     for margins, own_is_foreign, others in ((margin_Qk, True, english_Qk), (margin_Mk, False, foreign_Mk)):
-        margins = margins.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        margins = margins.nan_to_num(nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         column = margins.argmax(1, keepdim=True)
         scores, numbers = margins.gather(1, column)[:, 0].tolist(), others.gather(1, column)[:, 0].tolist()
         for own, (score, other) in enumerate(zip(scores, numbers, strict=True)):

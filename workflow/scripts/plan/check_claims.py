@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -124,11 +125,17 @@ def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
     return found
 
 
+@cache
+def _rows(path: Path, _changed: int) -> list[dict[str, str]]:
+    """Read once: claims quote many cells of few tables."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
 def cell_value(root: Path, cell: dict, where: str) -> float:
     """The printed number of a cell, or the mean over its languages."""
     path = root / f"config/published/{cell.get('file')}.csv"
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        rows = _rows(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         raise UserError(f"{where}.file: config/published/{cell.get('file')}.csv: no such file") from None
     languages: list[Any] = cell["language"] if isinstance(cell.get("language"), list) else [cell.get("language", "")]

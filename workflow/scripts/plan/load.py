@@ -183,8 +183,8 @@ def _overridden(run: Any, shown: str) -> Any:
         if not isinstance(change, dict | None):
             raise UserError(f"{shown}, objective_overrides.{name}: must be a mapping, is {json.dumps(change)}")
     changes = run["objective_overrides"]
+    known = [own["name"] for own in objectives]
     for objective in changes:
-        known = [own["name"] for own in objectives]
         check_known(objective, known, f"{shown}, objective_overrides", "objective of this run")
     objectives = [deep_merge(own, changes.get(own["name"]) or {}) for own in objectives]
     return {key: value for key, value in run.items() if key != "objective_overrides"} | {"objectives": objectives}
