@@ -391,8 +391,8 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
 
 @pytest.mark.slurm
 def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
-    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. Slurm's own
-    limit is put off: of the twenty seconds that are left a busy machine needs more for starting, Snakemake included."""
+    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. Slurm's
+    own limit is put off: a busy machine needs more than the twenty seconds between for starting, Snakemake included."""
     with training(cluster, tree, "--set-resources", "pretrain:runtime=2") as process:
         [job] = jobs_of(cluster, tree)
         cluster.call("scontrol", "update", f"JobId={job['id']}", "TimeLimit=10")
