@@ -75,7 +75,7 @@ def test_interval_covers_the_truth(seeds, lead, of_seeds, shared):
         pair = answers(generator, seeds, 100, of_seeds, shared, lead)
         low, high = estimate(terms_of(*pair)).interval
         covered += low <= 100 * lead <= high
-    assert 0.93 <= covered / trials <= 0.99
+    assert 0.93 <= covered / trials <= 0.995  # above 0.99 where seeds differ by their items alone, which count twice then
 
 
 RATIOS = ((0, 1), (1, 3), (1, 1), (3, 1), (1, 0))  # deviations of pre-training and of fine-tuning
@@ -302,6 +302,11 @@ def judge(config, roots, looks=1, **claim):
     return evaluate(config, Evidence(config, *roots, looks), claim)
 
 
+def others(result):
+    """Its notes but that on arithmetic, which a test of its own looks at."""
+    return [note for note in result.measured[0].notes if "arithmetic" not in note]
+
+
 def write_items(root, run, seeds=3, mean=60.0, of_seeds=0.0, items=100, gap=0.0, config=None):
     """XNLI with items: in each language the first so many are right; English is `gap` better."""
     for seed in range(1, seeds + 1):
@@ -468,6 +473,43 @@ def test_a_control_has_a_verdict_of_its_own(config, roots):
     assert len(found["files"]) == 6 and len(found["control"]["files"]) == 6
 
 
+def test_a_lead_that_more_training_may_have_paid_for_says_so(config, roots):
+    """With all that a run starts from: ERNIE-M goes on from XLM-R, and XLM does not."""
+    for run, mean in (("ernie-m-base", 70), ("xlm-r", 60), ("xlm", 60)):
+        write_items(roots[0], run, mean=mean)
+    words = {}
+    for flops in ({}, {"xlm-r": 1e9, "ernie-m-base": 4e9, "xlm": 4.6e9}):
+        for run, cost in flops.items():
+            write_training(roots[1], run, cost)
+        for than in ("xlm-r", "xlm"):
+            [one] = judge(config, roots, better={"run": "ernie-m-base", "than": than, **XNLI}).measured
+            words[bool(flops), than] = [note for note in one.notes if "arithmetic" in note]
+    assert words[True, "xlm-r"] == ["Pre-training took ernie-m-base 5.0 times the arithmetic of xlm-r."]
+    assert words[True, "xlm"] == []  # 5.0 to 4.6
+    [by_configuration] = words[False, "xlm-r"]  # nothing was counted: every row is taken for full
+    assert re.fullmatch(r"Pre-training took ernie-m-base 3\.\d times the arithmetic of xlm-r\.", by_configuration)
+    # an aligner is not trained by us
+    write_score(roots[0], "fast-align", "word-alignment", "zero-shot-retrieval", 1, [entry("de", 20, "error-rate")])
+    write_score(roots[0], "xlm", "word-alignment", "zero-shot-retrieval", 1, [entry("de", 30, "error-rate")])
+    test = {"task": "word-alignment", "metric": "error-rate", "setting": "zero-shot-retrieval", "languages": ["de"]}
+    [one] = judge(config, roots, better={"run": "xlm", "than": "fast-align", **test}).measured
+    assert not any("arithmetic" in note for note in one.notes)
+
+
+def test_what_our_configuration_decides_is_no_finding(config, roots):
+    claim = next(claim for claim in config.claims if claim["id"] == "ernie-m-cost")
+    result = evaluate(config, Evidence(config, *roots), claim)
+    assert (result.verdict, result.reason) == ("not testable at this scale", claim["by_construction"])
+
+
+def test_a_cost_is_a_count_and_no_test(config, roots):
+    """Three seeds that differ by a thousandth would have a p of nothing, and let others pass the correction."""
+    for run, flops in (("xlm-r", 3e9), ("xlm", 2e9)):
+        write_training(roots[1], run, flops)
+    result = judge(config, roots, cost={"runs": ["xlm"], "than": "xlm-r", "at_most": 0.7})
+    assert (result.verdict, result.p_value) == ("reproduced", None)
+
+
 def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     """Five of them, far apart from five of the other: nothing follows for the methods."""
     shared = load_config(repository, {"scale": "mini", "runs": "all", "seeds": [1, 2, 3, 4, 5]})
@@ -479,7 +521,7 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     one = dataclasses.replace(shared, scale=shared.scale | {"pretrain_seeds": 1})
     result = judge(one, roots, better=test)
     assert (result.verdict, result.reason) == ("undecided", "1 pre-training; at least 3 are needed")
-    assert result.measured[0].notes[-1] == "5 fine-tunings of 1 pre-training."
+    assert "5 fine-tunings of 1 pre-training." in result.measured[0].notes
     result = judge(shared, roots, better=test)
     assert result.verdict == "reproduced" and len(result.measured[0].found.by_training) == 3
     assert result.measured[0].found.by_training[0] == pytest.approx(np.mean(result.measured[0].found.by_seed[::3]))
@@ -492,7 +534,7 @@ def test_second_fine_tunings_of_one_side_alone_are_told(repository, roots):
     write_items(roots[0], RUNS["bad"], seeds=3, mean=60, of_seeds=3)
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
     [measured] = judge(twice, roots, better=test).measured
-    assert measured.seeds == [1, 2, 3] and measured.notes == ["Each pre-training was fine-tuned once, not twice."]
+    assert measured.seeds == [1, 2, 3] and measured.notes[0] == "Each pre-training was fine-tuned once, not twice."
 
 
 def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
@@ -517,7 +559,7 @@ def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
     assert len(twice.measured[0].found.by_training) == 6
     assert (once.measured[0].found.level, twice.measured[0].found.level) == (0.95, 0.975)
     assert twice.p_value == pytest.approx(min(1, 2 * once.p_value)) and 0 < once.p_value < 0.5
-    assert twice.measured[0].notes == [LOOKED_TWICE] and once.measured[0].notes == []
+    assert others(twice) == [LOOKED_TWICE] and others(once) == []
 
 
 def test_a_second_look_of_an_unknown_claim_is_refused(repository, tmp_path):
@@ -542,8 +584,8 @@ def test_a_fine_tuning_that_taught_nothing_is_told(config, roots, kind, words):
         score |= {"value": 34.0, "chance": 100 / 3}
         content["items"][score["language"]]["accuracy"] = packed_items([(float(i < 34), 1) for i in range(100)])
     path.write_text(json.dumps(content))
-    [measured] = judge(config, roots, **{kind: {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}}).measured
-    assert measured.notes == [f"{RUNS['bad']}: fine-tuning on xnli taught seed 2 nothing, {words}."]
+    result = judge(config, roots, **{kind: {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}})
+    assert others(result) == [f"{RUNS['bad']}: fine-tuning on xnli taught seed 2 nothing, {words}."]
 
 
 def test_pairs_are_right_where_one_run_has_more_seeds(repository, roots, monkeypatch):
@@ -620,7 +662,7 @@ def test_items_are_used_and_checked(config, roots):
     write_items(roots[0], RUNS["bad"], mean=60)
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
     result = judge(config, roots, better=test)
-    assert result.measured[0].found.with_items and not result.measured[0].notes
+    assert result.measured[0].found.with_items and not others(result)
     assert len(result.files) == 6
     path = roots[0] / RUNS["bad"] / "xnli/cross-lingual-transfer/seed-2.json"
     content = json.loads(path.read_text())
@@ -632,7 +674,7 @@ def test_items_are_used_and_checked(config, roots):
     path.write_text(json.dumps(content))
     result = judge(config, roots, better=test)
     assert not result.measured[0].found.with_items
-    assert result.measured[0].notes == ["Over seeds alone."]
+    assert others(result) == ["Over seeds alone."]
 
 
 def test_error_rates_are_better_when_lower_and_an_aligner_has_one_number(config, roots):
@@ -845,8 +887,8 @@ def test_cost_to_reach_is_open_while_any_training_may_be_there(config, roots, no
         (59, 9, 2.1, "not reproduced", "xlm-e-base costs too much"),
         (20, 1, 1.9, "not reproduced", "xlm-e-base is not there"),
         (20, 1, 2.1, "not reproduced", "xlm-e-base is not there and costs too much"),
-        (61, 9, 1.9, "undecided", "more test items, not pre-trainings, would decide"),
-        (59, 9, 1.9, "undecided", "xlm-e-base is not there on average; more test items, "),
+        (61, 9, 1.9, "undecided", "more than 100 pre-trainings would decide, if the difference stays"),
+        (59, 9, 1.9, "undecided", "xlm-e-base is not there on average; more than 100 "),
     ],
 )
 def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdict, reason):
@@ -860,7 +902,7 @@ def test_cost_to_reach_of_one_training(config, roots, mean, noise, times, verdic
     result = judge(own_steps, roots, cost={"runs": ["xlm-e-base"], "than": "xlm", "times": times, "reach": XNLI})
     assert result.verdict == verdict
     assert result.reason.startswith(reason) and bool(result.reason) == bool(reason)
-    assert [one.found.level for one in result.measured] == [0.975] * 2  # either would refute it
+    assert [one.found.level for one in result.measured] == [0.95] * 2  # a cost is a count, so only one may err
 
 
 def test_xtreme_average_is_that_of_the_tables(config):
@@ -1052,13 +1094,13 @@ def corrected(errata, cell, value):
 
 
 def test_a_claim_of_a_run_over_what_it_goes_on_from_names_its_control(config):
-    """The control goes on from the same weights, and every run that is compared with its own start has one."""
+    """Every run that is compared with its own start has one; a control goes on from what the claim compares with."""
     for claim in config.claims:
         test = claim[claims.kind_of(claim)]
         starts = [trained_run(config, run) for run in lineage(config, test["run"])[1:]] if "run" in test else []
         goes_on = claims.kind_of(claim) in ("better", "gap") and trained_run(config, test["than"]) in starts
-        assert goes_on == ("control" in claim), claim["id"]
-        if goes_on:
+        assert "control" in claim or not goes_on, claim["id"]
+        if "control" in claim:
             control = config.runs[claim["control"]["run"]]["init"]["run"]
             assert trained_run(config, control) == trained_run(config, test["than"])
 
@@ -1110,7 +1152,7 @@ def test_a_part_of_the_document_computes_nothing_for_claims(repository):
     one = load_config(repository, {"scale": "mini", "runs": "all", "items": ["ernie-m/table-08"]})
     found = set(needs(one, one.tables["ernie-m/table-08"]))
     assert set(all_needs(one)) == found
-    assert {claim["id"] for claim in one.claims} > {"ernie-m-small-conll", "ernie-m-small-xnli", "ernie-m-cost"}
+    assert {claim["id"] for claim in one.claims} > {"ernie-m-small-conll", "ernie-m-small-xnli"}
     assert set(claim_needs(one)) <= found and all(claim["paper"] == "ernie-m" for claim in one.claims)
     paper = load_config(repository, {"scale": "mini", "runs": "all", "papers": ["ppa"]})
     assert set(claim_needs(paper)) <= {need for spec in paper.specs.values() for need in needs(paper, spec)}

@@ -128,6 +128,8 @@ def layer_here(config: Config, measure: claims.Measure) -> int:
 
 def untestable(config: Config, claim: dict) -> str | None:
     """Why this scale cannot test a claim, whatever is trained."""
+    if reason := claim.get("by_construction"):
+        return reason
     for run in claims.runs_of(claim):
         if run in config.not_here:
             return not_here(config, run)
@@ -193,11 +195,18 @@ def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tu
 
 
 def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> list[str]:
-    """The files of trainings that claims on costs read: of the runs and of what they start from."""
-    costs = [claim for claim in _tested(config, chosen) if claims.kind_of(claim) == "cost"]
-    runs = with_ancestors(config, [run for claim in costs for run in claims.runs_of(claim)])
+    """The files of trainings that say what the sides of the claims cost: of their runs and of what these start from."""
+    tested = _tested(config, chosen)
+    controls = [own for claim in tested if (own := claims.control_of(claim))]
+    runs = {run for claim in [*tested, *_tested(config, controls)] for run in claims.runs_of(claim)}
+    trained = [run for run in with_ancestors(config, runs & {*config.pretrained}) if learns(config, run)]
     seeds = pretrain_seeds(config)
-    return existing(config, [training_path(config, run, seed) for run in runs for seed in seeds])
+    return existing(config, [training_path(config, run, seed) for run in trained for seed in seeds])
+
+
+def learns(config: Config, run: str) -> bool:
+    """An untrained run and one that starts as another and takes no step cost nothing themselves."""
+    return bool(config.runs[run].get("objectives"))
 
 
 def claim_paths(config: Config) -> list[str]:

@@ -13,7 +13,7 @@ from plan import compare_specs
 from plan.config import Config
 from plan.objectives import WITH_CROSS_ATTENTION
 from plan.recipes import recipe_of, resolve_recipe, setting_jobs
-from plan.runs import data_languages, resolve_run
+from plan.runs import data_languages, lineage, resolve_run
 from plan.vocabulary import GIVEN_VOCABULARIES, vocabulary_size
 from report.context import Context
 
@@ -230,6 +230,17 @@ def flops_by_papers(subject: Subject) -> float:
 
 def flops_of_ours(subject: Subject) -> float:
     return _flops(_key(subject))[1]
+
+
+def flops_with_start(config: Config, run: str) -> float | None:
+    """Floating-point operations, counted from the configuration with every row full; an untrained run costs none."""
+    total = 0.0
+    for name in lineage(config, run):
+        if config.runs[name]["kind"] != "pretrain":
+            return None
+        if config.runs[name].get("objectives"):
+            total += flops_of_ours(at_scale(config, name))
+    return total
 
 
 COUNTED: dict[str, Callable[[Subject], Any]] = {

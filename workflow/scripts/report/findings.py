@@ -17,7 +17,7 @@ from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
 from plan.runs import lineage
 from plan.seeds import by_training
-from report.comparison_cells import at_scale, flops_of_ours
+from report.comparison_cells import flops_with_start
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of
 from report.scores import LESS_IS_BETTER, NOT_LEARNT
@@ -153,17 +153,6 @@ def describe(evidence: Evidence, run: str, label: str) -> Method:
 
 def reads_pairs(objective: str) -> bool:
     return "bitext" in OBJECTIVE_DATA[objective]
-
-
-def flops_with_start(config: Config, run: str) -> float | None:
-    """Floating-point operations, counted from the configuration with every row full; an untrained run costs none."""
-    total = 0.0
-    for name in lineage(config, run):
-        if config.runs[name]["kind"] != "pretrain":
-            return None
-        if config.runs[name].get("objectives"):
-            total += flops_of_ours(at_scale(config, name))
-    return total
 
 
 def measure_of(config: Config, run: str, task: Task) -> Measure:

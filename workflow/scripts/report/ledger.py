@@ -43,6 +43,8 @@ METHOD = " ".join(
     published one. (+) direction only: it is on that side, and smaller. − not reproduced: the whole interval is on
     the other side. ? undecided: neither; where the whole interval lies below {ENOUGH:.0%} of the published difference,
     that is said. o no data, / not testable: no verdict, for the reason given.
+    Arithmetic of pre-training, with that of all that a run starts from, is told where one side has a tenth more: what
+    is gained may then be more training.
     As good as, and equal: within a margin stated beforehand (tie in config/claims.yaml), equal by two one-sided tests.
     Corrected: what is still decided where {1 - LEVEL:.0%} of the decided claims of a scale may be false (Benjamini and
     Hochberg); counts of costs are no tests and stay. Averages are over those languages of the paper's that a scale

@@ -74,7 +74,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
     languages: dict[str, list[str]] = field(default_factory=dict)  # of each task
     published: float | None = None  # what the paper has for this difference, in points
-    counted: bool = False  # a count of costs, which hardly varies: no test of anything
+    counted: bool = False  # a count of costs, which by seed varies by a thousandth: no test of anything
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -403,9 +403,8 @@ def measure(evidence: Evidence, link: Link, level: float, published: float | Non
         if not seeds:
             raise Missing(f"no seed has the cost of {link.better.run} and {link.than.run}")
         found = estimate([Term(1.0, np.array([math.log(than[seed] / better[seed]) for seed in seeds]))], level)
-        counted = len(seeds) < FEWEST_TRAININGS  # over three seeds of mini it varies by a thousandth
-        notes = [f"A count of {len(seeds)} seed{'s' if len(seeds) > 1 else ''}."] if counted else []
-        return Measured(link, found, seeds, math.log(link.margin), notes, counted=counted)
+        notes = [f"A count of {len(seeds)} seed{'s' if len(seeds) > 1 else ''}."]
+        return Measured(link, found, seeds, math.log(link.margin), notes, counted=True)
     terms, seeds, groups, notes = terms_of(evidence, link)
     languages = {one.task: evidence.languages(one) for one in claims.measures_of([link])}
     return Measured(link, estimate(terms, level, groups), seeds, link.margin, notes, languages, published)

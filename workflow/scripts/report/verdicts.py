@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 
 from plan import claims
 from plan.check_claims import differences
 from plan.claimed import looked_at_twice, second_look, untestable
 from plan.claims import Link
 from plan.config import Config
+from report.comparison_cells import flops_with_start
 from report.intervals import FEWEST_TRAININGS, MOST_TRAININGS, adjusted, trainings_to_decide
 from report.measured import (
     DECIDED,
@@ -33,6 +35,8 @@ from report.measured import (
     measure,
 )
 from report.table_spec import paper_names
+
+UNLIKE = 1.1  # times the arithmetic of the other side: from there on it is said
 
 
 def tried(config: Config, scores_root: Path, trainings_root: Path) -> list[dict]:
@@ -66,10 +70,30 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
         return Result(claim, NO_DATA, str(missing))
     except Untestable as reason:
         return Result(claim, NOT_TESTABLE, str(reason))
+    for one in result.measured:
+        one.notes += arithmetic_words(evidence, one.link)
     result.files = sorted(evidence.used)
     if control := claims.control_of(claim):
         result.control = evaluate(config, evidence, control)
     return result
+
+
+def arithmetic_words(evidence: Evidence, link: Link) -> list[str]:
+    """What the sides of a difference cost, where they do not cost the same: part of a lead may be more training."""
+    if link.of_costs:
+        return []
+    runs = [side.run for side in link.sides]
+    counted = [evidence.costs(run, "ours") if run in evidence.config.pretrained else {} for run in runs]
+    seeds = set(counted[0]) & set(counted[1])
+    flops = [
+        fmean(of[seed] for seed in seeds) if seeds else flops_with_start(evidence.config, run)
+        for of, run in zip(counted, runs, strict=True)
+    ]
+    if not all(flops):  # untrained, an aligner, or a checkpoint
+        return []
+    less, more = sorted(zip(flops, runs, strict=True))
+    ratio = more[0] / less[0]
+    return [f"Pre-training took {more[1]} {ratio:.1f} times the arithmetic of {less[1]}."] if ratio >= UNLIKE else []
 
 
 def verdict_of(measured: list[Measured]) -> tuple[str, str]:
@@ -128,9 +152,7 @@ def evaluate_one(claim: dict, score: Measured, cost: Measured) -> Result:
 
 def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Result:
     """Of several trainings the cheapest that is as good as the other run on average, and its cost."""
-    # One alone is refuted by its score or by its cost, so both at once; several only where every one is.
-    at_once = 2 if len(links) == 2 else 1
-    level = 1 - (1 - LEVEL) / at_once / evidence.looks
+    level = 1 - (1 - LEVEL) / evidence.looks
     tried = [tuple(measure(evidence, link, level) for link in links[i : i + 2]) for i in range(0, len(links), 2)]
     if len(tried) == 1:
         return evaluate_one(claim, *tried[0])
@@ -159,7 +181,7 @@ def evaluate_reaching(evidence: Evidence, claim: dict, links: list[Link]) -> Res
         words = f"{score.link.better.run} is the cheapest that is there on average; {advice(open_ones)}"
         return Result(claim, UNDECIDED, words, [score, cost])
     words = f"{score.link.better.run} is the cheapest that is there"
-    return Result(claim, NOT_REPRODUCED, words, [score, cost], all_fail=[cost, *cheaper])
+    return Result(claim, NOT_REPRODUCED, words, [score, cost], all_fail=cheaper)
 
 
 def link_words(link: Link) -> str:
