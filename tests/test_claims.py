@@ -75,7 +75,8 @@ def test_interval_covers_the_truth(seeds, lead, of_seeds, shared):
         pair = answers(generator, seeds, 100, of_seeds, shared, lead)
         low, high = estimate(terms_of(*pair)).interval
         covered += low <= 100 * lead <= high
-    assert 0.93 <= covered / trials <= 0.995  # above 0.99 where seeds differ by their items alone, which count twice then
+    # above 0.99 where seeds differ by their items alone, which count twice then
+    assert 0.93 <= covered / trials <= 0.995
 
 
 RATIOS = ((0, 1), (1, 3), (1, 1), (3, 1), (1, 0))  # deviations of pre-training and of fine-tuning
