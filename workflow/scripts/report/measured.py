@@ -138,6 +138,9 @@ class Result:
         tests = [(one, one.p_value) for one in self.measured if not one.counted]
         if not tests or any(test is None for _, test in tests) or self.verdict not in (*DECIDED, UNDECIDED):
             return None
+        counts = [one.decided for one in self.measured if one.counted]
+        if self.verdict == NOT_REPRODUCED and NOT_REPRODUCED in counts:
+            return None
         wider = [(1 - LEVEL) / (1 - one.found.level) for one, _ in tests]
         holds = max(min(1.0, test[0] * by) for (_, test), by in zip(tests, wider, strict=True))
         fails = min(min(1.0, test[1] * by) for (_, test), by in zip(tests, wider, strict=True))
