@@ -75,8 +75,8 @@ def test_interval_covers_the_truth(seeds, lead, of_seeds, shared):
         pair = answers(generator, seeds, 100, of_seeds, shared, lead)
         low, high = estimate(terms_of(*pair)).interval
         covered += low <= 100 * lead <= high
-    # above 0.99 where seeds differ by their items alone, which count twice then
-    assert 0.93 <= covered / trials <= 0.995
+    most = 0.99 if of_seeds else 0.995  # where seeds differ by their items alone, these count twice
+    assert 0.93 <= covered / trials <= most
 
 
 RATIOS = ((0, 1), (1, 3), (1, 1), (3, 1), (1, 0))  # deviations of pre-training and of fine-tuning
@@ -522,7 +522,7 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(repository, roots):
     one = dataclasses.replace(shared, scale=shared.scale | {"pretrain_seeds": 1})
     result = judge(one, roots, better=test)
     assert (result.verdict, result.reason) == ("undecided", "1 pre-training; at least 3 are needed")
-    assert "5 fine-tunings of 1 pre-training." in result.measured[0].notes
+    assert others(result)[-1] == "5 fine-tunings of 1 pre-training."
     result = judge(shared, roots, better=test)
     assert result.verdict == "reproduced" and len(result.measured[0].found.by_training) == 3
     assert result.measured[0].found.by_training[0] == pytest.approx(np.mean(result.measured[0].found.by_seed[::3]))
@@ -534,8 +534,9 @@ def test_second_fine_tunings_of_one_side_alone_are_told(repository, roots):
     write_items(roots[0], RUNS["good"], seeds=9, mean=70, of_seeds=3)
     write_items(roots[0], RUNS["bad"], seeds=3, mean=60, of_seeds=3)
     test = {"run": RUNS["good"], "than": RUNS["bad"], **XNLI}
-    [measured] = judge(twice, roots, better=test).measured
-    assert measured.seeds == [1, 2, 3] and measured.notes[0] == "Each pre-training was fine-tuned once, not twice."
+    result = judge(twice, roots, better=test)
+    assert result.measured[0].seeds == [1, 2, 3]
+    assert others(result) == ["Each pre-training was fine-tuned once, not twice."]
 
 
 def test_a_second_look_adds_seeds_and_halves_the_error_of_each(roots):
@@ -1102,7 +1103,8 @@ def test_a_claim_of_a_run_over_what_it_goes_on_from_names_its_control(config):
         test = claim[claims.kind_of(claim)]
         starts = [trained_run(config, run) for run in lineage(config, test["run"])[1:]] if "run" in test else []
         goes_on = claims.kind_of(claim) in ("better", "gap") and trained_run(config, test["than"]) in starts
-        assert "control" in claim or not goes_on, claim["id"]
+        longer = claim["id"] == "ppa-mlqa-xlm-r"  # XLM-R is trained half as long here
+        assert (goes_on or longer) == ("control" in claim), claim["id"]
         if "control" in claim:
             control = config.runs[claim["control"]["run"]]["init"]["run"]
             assert trained_run(config, control) == trained_run(config, test["than"])

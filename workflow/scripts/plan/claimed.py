@@ -183,9 +183,7 @@ def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tu
     """The (run, task, setting) behind the claims, as `needs` has them: of those that this scale can test and all of
     whose runs are trained here, with their controls. A claim trains no run for its own sake."""
     found = set()
-    tested = _tested(config, chosen)
-    controls = [own for claim in tested if (own := claims.control_of(claim))]
-    for claim in [*tested, *_tested(config, controls)]:
+    for claim in _tested_with_controls(config, chosen):
         for one in claims.measures_of(claims.links_of(claim, config.tasks)):
             if on_request(config, one.run, one.task, one.setting):
                 continue
@@ -196,17 +194,10 @@ def claim_needs(config: Config, chosen: Iterable[dict] | None = None) -> list[tu
 
 def claim_trainings(config: Config, chosen: Iterable[dict] | None = None) -> list[str]:
     """The files of trainings that say what the sides of the claims cost: of their runs and of what these start from."""
-    tested = _tested(config, chosen)
-    controls = [own for claim in tested if (own := claims.control_of(claim))]
-    runs = {run for claim in [*tested, *_tested(config, controls)] for run in claims.runs_of(claim)}
-    trained = [run for run in with_ancestors(config, runs & {*config.pretrained}) if learns(config, run)]
+    named = {run for claim in _tested_with_controls(config, chosen) for run in claims.runs_of(claim)}
+    runs = with_ancestors(config, named & {*config.pretrained})
     seeds = pretrain_seeds(config)
-    return existing(config, [training_path(config, run, seed) for run in trained for seed in seeds])
-
-
-def learns(config: Config, run: str) -> bool:
-    """An untrained run and one that starts as another and takes no step cost nothing themselves."""
-    return bool(config.runs[run].get("objectives"))
+    return existing(config, [training_path(config, run, seed) for run in runs for seed in seeds])
 
 
 def claim_paths(config: Config) -> list[str]:
@@ -226,6 +217,12 @@ def second_look(config: Config) -> Config:
     """The same with the seeds of a second look beside those of the first."""
     seeds = [*config.seeds, *config.scale["second_look"]["seeds"]]
     return replace(config, settings={**config.settings, "seeds": seeds})
+
+
+def _tested_with_controls(config: Config, chosen: Iterable[dict] | None) -> list[dict]:
+    tested = _tested(config, chosen)
+    controls = [own for claim in tested if (own := claims.control_of(claim))]
+    return [*tested, *_tested(config, controls)]
 
 
 def _tested(config: Config, chosen: Iterable[dict] | None) -> list[dict]:
