@@ -1,6 +1,5 @@
 """The cells of a comparison: values that papers print, and those of our runs as written and at a scale."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,9 +12,10 @@ from plan import compare_specs
 from plan.config import Config
 from plan.objectives import WITH_CROSS_ATTENTION
 from plan.recipes import recipe_of, resolve_recipe, setting_jobs
-from plan.runs import data_languages, lineage, resolve_run
+from plan.runs import data_languages, resolve_run
 from plan.vocabulary import GIVEN_VOCABULARIES, vocabulary_size
 from report.context import Context
+from report.run_flops import as_engine_reads, flops_by_both, run_key
 
 NONE = "none"
 PRINTED, OURS, SCALE = "published", "Parallax", "scale"
@@ -221,26 +221,15 @@ def languages_read(run: dict) -> int:
 
 def parameters(subject: Subject) -> int:
     """Those that the final weights of a run have: neither momentum copies nor a generator."""
-    return _parameters(_key(subject))
+    return _parameters(run_key(subject.run, subject.vocabulary))
 
 
 def flops_by_papers(subject: Subject) -> float:
-    return _flops(_key(subject))[0]
+    return flops_by_both(run_key(subject.run, subject.vocabulary))[0]
 
 
 def flops_of_ours(subject: Subject) -> float:
-    return _flops(_key(subject))[1]
-
-
-def flops_with_start(config: Config, run: str) -> float | None:
-    """Floating-point operations, counted from the configuration with every row full; an untrained run costs none."""
-    total = 0.0
-    for name in lineage(config, run):
-        if config.runs[name]["kind"] != "pretrain":
-            return None
-        if config.runs[name].get("objectives"):
-            total += flops_of_ours(at_scale(config, name))
-    return total
+    return flops_by_both(run_key(subject.run, subject.vocabulary))[1]
 
 
 COUNTED: dict[str, Callable[[Subject], Any]] = {
@@ -250,25 +239,6 @@ COUNTED: dict[str, Callable[[Subject], Any]] = {
 }
 
 
-def _key(subject: Subject) -> str:
-    return json.dumps([subject.run, subject.vocabulary], sort_keys=True)
-
-
-def _typed(key: str) -> "RunConfig":  # noqa: F821  the engine is imported where something is counted
-    """The run as the engine reads it, with its vocabulary."""
-    import dataclasses
-
-    from common.typed import build as build_typed
-    from engine.config import RunConfig
-
-    values, vocabulary = json.loads(key)
-    values = {name: value for name, value in values.items() if name not in ("paper", "decoder")}
-    for section, share in (("schedule", "steps_share"), ("model", "layers_share")):
-        values[section] = {name: value for name, value in values[section].items() if name != share}
-    run = build_typed(RunConfig, values, "")
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocabulary=vocabulary))
-
-
 @cache
 def _parameters(key: str) -> int:
     """From the shapes of the model."""
@@ -276,28 +246,12 @@ def _parameters(key: str) -> int:
     from engine.objectives import OBJECTIVES
     from training.assembly import PretrainingModel, parameters_of
 
-    run = _typed(key)
+    run = as_engine_reads(key)
     with shapes_alone():
         model = PretrainingModel(run)
     left_out = {name for objective in run.objectives for name in OBJECTIVES[objective.name].training_only}
     size = parameters_of(model, left_out)
     return size["all"] - size["training_only"]
-
-
-@cache
-def _flops(key: str) -> tuple[float, float]:
-    """Of its passes by both countings. Rows are taken as full, each one document: what real text leaves empty costs
-    less."""
-    from engine import cost
-
-    run, seen = _typed(key), {}
-    in_turn = len(run.objectives) if run.schedule.alternate else 1
-    for objective in run.objectives:
-        length = objective.row_length or run.batch.row_length
-        tokens = (objective.rows or run.batch.rows) * length * run.schedule.steps / in_turn
-        seen[objective.name] = cost.Seen(tokens, objective.mask.rate * tokens, tokens / length, tokens * length)
-    flops = cost.flops(run, seen).values()
-    return sum(f["papers"] for f in flops), sum(f["ours"] for f in flops)
 
 
 def subjects(config: Config, run: str, task: str | None = None, setting: str | None = None) -> dict[str, Subject | str]:

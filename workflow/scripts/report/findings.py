@@ -17,9 +17,9 @@ from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
 from plan.runs import lineage
 from plan.seeds import by_training
-from report.comparison_cells import flops_with_start
 from report.intervals import Estimate, adjusted
 from report.measured import LEVEL, Evidence, Missing, Untestable, measure, values_of
+from report.run_flops import flops_with_start
 from report.scores import LESS_IS_BETTER, NOT_LEARNT
 from report.tables import column_setting
 

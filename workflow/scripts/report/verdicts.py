@@ -11,7 +11,6 @@ from plan.check_claims import differences
 from plan.claimed import looked_at_twice, second_look, untestable
 from plan.claims import Link
 from plan.config import Config
-from report.comparison_cells import flops_with_start
 from report.intervals import FEWEST_TRAININGS, MOST_TRAININGS, adjusted, trainings_to_decide
 from report.measured import (
     DECIDED,
@@ -34,6 +33,7 @@ from report.measured import (
     check_there,
     measure,
 )
+from report.run_flops import flops_with_start
 from report.table_spec import paper_names
 
 UNLIKE = 1.1  # times the arithmetic of the other side: from there on it is said
