@@ -166,8 +166,9 @@ def test_after_ctrl_c_and_a_closed_terminal_the_same_line_goes_on(tree, how):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     half = tree / "results/tables/audit.tex"
     half.unlink(missing_ok=True)
+    as_at_a_terminal = ["env", "--default-signal=INT,HUP"]  # ignored in what a script or nohup starts behind itself
     running = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *call],
+        [*as_at_a_terminal, sys.executable, "-m", "snakemake", *call],
         cwd=tree, env=os.environ | {"PATH": path}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
