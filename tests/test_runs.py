@@ -27,9 +27,10 @@ from plan.load import load_config
 from plan.needs import canonical_run
 from pretrain import pretrain
 from small_corpus import VOCABULARY, write_corpus
-from training.assembly import PretrainingModel, read_plan
+from training.assembly import PretrainingModel, build_mixture, read_plan
 from training.initial import load_initial_weights
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 SCALES = ("smoke", "mini", "small", "paper")
 
 
@@ -65,6 +66,46 @@ def test_every_run_resolves_at_every_scale(repository, tmp_path, scale):
         if run.init:
             parent = plan.runs.resolve_run(config, config.runs[name]["init"]["run"])
             assert run.init.run_hash == run_hash(parent)[:16]
+
+
+@pytest.mark.parametrize("scale", sorted(path.stem for path in (REPOSITORY / "config/scales").glob("*.yaml")))
+def test_what_goes_on_from_a_training_draws_other_lines_and_masks(repository, scale):
+    """Every run; a scale whose reference scores are older says that its runs replay."""
+    config = load_config(repository, {"scale": scale})
+    drawn = {name: draws(plan.runs.resolve_run(config, name)) for name in config.pretrained}
+    replayed = {name for name in drawn for start in starts(config, name) if drawn[name] & drawn[start]}
+    if scale in ("mini", "mini-2", "mini-clone", "mini-long", "real"):
+        assert {"xlm-r-continued", "mbert-continued"} <= replayed
+        assert not any(" after " in name for names in drawn.values() for name in names)
+    else:
+        assert replayed == set()
+        assert drawn["xlm-r-continued"] < drawn["ernie-m-base-exp2"] < drawn["ernie-m-base"], (
+            "one start, the same lines"
+        )
+
+
+def draws(run: dict) -> set[str]:
+    return {objective.get("draws") or objective["name"] for objective in run["objectives"]}
+
+
+def starts(config: Config, name: str) -> list[str]:
+    """All that a run's weights have been through before."""
+    init = config.runs[name].get("init")
+    return [init["run"], *starts(config, init["run"])] if init and init["run"] in config.pretrained else []
+
+
+def test_the_lines_and_masks_of_a_run_that_goes_on_are_new_and_those_of_its_like(smoke, sources, tmp_path):
+    by_kind = {kind: [one for one in sources if one.kind == kind] for kind in ("mono", "bitext")}
+
+    def keys(name: str, **changed: str | None) -> list[int]:
+        """What the masks of the first lines are drawn by."""
+        run = loaded(smoke, name, tmp_path)
+        own = next(objective for objective in run.objectives if objective.name == "mmlm")
+        return build_mixture(run, dataclasses.replace(own, **changed), by_kind, 1, "test").draw(40)[:, 4].tolist()
+
+    start, control, method = (keys(name) for name in ("xlm-r", "xlm-r-continued", "ernie-m-base"))
+    assert control == method and not {*start} & {*control}
+    assert keys("xlm-r-continued", draws=None) == start, "by its own name alone it begins as the first one did"
 
 
 def loaded(config: Config, name: str, folder) -> RunConfig:
@@ -125,7 +166,7 @@ def continued(repository) -> list[str]:
     return sorted(name for name, run in runs.items() if "init" in run)
 
 
-@pytest.mark.parametrize("name", continued(Path(__file__).resolve().parent.parent))
+@pytest.mark.parametrize("name", continued(REPOSITORY))
 def test_a_run_copies_all_that_it_can_and_names_the_rest(smoke, sources, tmp_path, name):
     run = loaded(smoke, name, tmp_path)
     parent = loaded(smoke, run.init.run, tmp_path)
@@ -185,7 +226,7 @@ def briefly(smoke, corpus, tmp_path_factory):
     return train
 
 
-@pytest.mark.parametrize("name", pretrained(Path(__file__).resolve().parent.parent))
+@pytest.mark.parametrize("name", pretrained(REPOSITORY))
 def test_every_run_trains(smoke, briefly, name):
     out = briefly(name)
     cost = json.loads((out.parent / "cost.json").read_text(encoding="utf-8"))

@@ -110,7 +110,17 @@ def _resolve_run(config: Config, name: str) -> dict:
         )
     if "init" in run:
         resolved["init"] = _resolved_init(config, name, resolved)
+        if not scale.get("continued_runs_replay"):
+            _draw_anew(config, resolved["init"]["run"], resolved["objectives"])
     return resolved
+
+
+def _draw_anew(config: Config, start: str, objectives: list[dict]) -> None:
+    """A draw depends on seed and objective alone, so that runs with one start read the same. What goes on from a
+    training would read its lines behind its masks once more; named after it, the draws are others."""
+    if config.runs[start].get("objectives"):
+        for objective in objectives:
+            objective["draws"] = f"{objective.get('draws', objective['name'])} after {start}"
 
 
 def _check_positions(config: Config, name: str, objective: dict, model: dict) -> None:
