@@ -73,7 +73,8 @@ def test_what_goes_on_from_a_training_draws_other_lines_and_masks(repository, sc
     """Every run; a scale whose reference scores are older says that its runs replay."""
     config = load_config(repository, {"scale": scale})
     drawn = {name: draws(plan.runs.resolve_run(config, name)) for name in config.pretrained}
-    replayed = {name for name in drawn for start in starts(config, name) if drawn[name] & drawn[start]}
+    before = {name: {*plan.runs.lineage(config, name)} & {*drawn} - {name} for name in drawn}
+    replayed = {name for name in drawn for start in before[name] if drawn[name] & drawn[start]}
     if scale in ("mini", "mini-2", "mini-clone", "mini-long", "real"):
         assert {"xlm-r-continued", "mbert-continued"} <= replayed
         assert not any(" after " in name for names in drawn.values() for name in names)
@@ -86,12 +87,6 @@ def test_what_goes_on_from_a_training_draws_other_lines_and_masks(repository, sc
 
 def draws(run: dict) -> set[str]:
     return {objective.get("draws") or objective["name"] for objective in run["objectives"]}
-
-
-def starts(config: Config, name: str) -> list[str]:
-    """All that a run's weights have been through before."""
-    init = config.runs[name].get("init")
-    return [init["run"], *starts(config, init["run"])] if init and init["run"] in config.pretrained else []
 
 
 def test_the_lines_and_masks_of_a_run_that_goes_on_are_new_and_those_of_its_like(smoke, sources, tmp_path):
