@@ -25,7 +25,8 @@ from plan.config import COMMAND_LINE, Config
 from plan.datasets import load_datasets, load_languages
 from plan.needs import needs
 from plan.objectives import OBJECTIVE_DATA
-from plan.runs import absent, not_here, resolve_run, without_nulls
+from plan.runs import absent, not_here, resolve_run
+from plan.scaled import without_nulls
 from plan.schemas import Schemas
 from plan.seeds import pretrain_seed
 from plan.sources import start_elsewhere
