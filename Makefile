@@ -2,7 +2,7 @@
 # make demo    the same page of the finished scores in reference/: nothing is trained; the tables as LaTeX: make CONFIG=scores_from=reference
 # make help    this list, and what can be named
 #
-# Parts of it. SCALE=smoke|mini|real|small|paper goes with each, CONFIG="key=value ..." too; each prints the snakemake line it stands for.
+# Parts of it. SCALE=smoke|mini|real|small|paper goes with each, CONFIG="key=value ..." too; those that run the workflow print their snakemake line.
 #   make table T=ernie-m/table-01     one table or figure, and what it rests on
 #   make train RUN=xlm-r              one run: its weights and the curves of its training
 #   make compare A=xlm-r B=mbert      two runs side by side: configuration, scores, cost; CONFIG=scores_from=reference

@@ -1,4 +1,4 @@
-# Parallax: from downloads to regenerated tables. This file is the table of contents; `snakemake --list` names the targets.
+# Parallax: from downloads to regenerated tables. This file is the table of contents; `snakemake --list-target-rules` names the targets.
 from snakemake.utils import min_version
 
 min_version("9.27")

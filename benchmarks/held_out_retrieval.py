@@ -1,6 +1,6 @@
 """Retrieval of held-out pairs by layer, to choose a scale's rate, steps and layer without a test set:
 
-    python benchmarks/held_out_retrieval.py --spm VOCABULARY --pairs de=FOREIGN,ENGLISH fr=FOREIGN,ENGLISH MODEL ...
+    python benchmarks/held_out_retrieval.py MODEL ... --spm VOCABULARY --pairs de=FOREIGN,ENGLISH fr=FOREIGN,ENGLISH
 
 One row for each model and readout: mean accuracy over languages and both directions at each layer, raw, and after
 subtracting the mean of each language (of the first half of the pairs; the second half is searched in both rows).

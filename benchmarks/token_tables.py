@@ -1,6 +1,6 @@
 """Whether a table of tokens finds translations by the tokens that both sides share, and what training makes of that:
 
-    python benchmarks/token_tables.py --spm VOCABULARY --pairs de=FOREIGN,ENGLISH fr=FOREIGN,ENGLISH MODEL ...
+    python benchmarks/token_tables.py MODEL ... --spm VOCABULARY --pairs de=FOREIGN,ENGLISH fr=FOREIGN,ENGLISH
 
 A sentence is the mean of its tokens' vectors, without any layer. One row for each model's table and one for a table of
 random vectors of its size: in how many directions it spreads (state_dimensions.py), and the mean accuracy over
