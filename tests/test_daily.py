@@ -437,7 +437,7 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
     config = load_config(tmp_path, {"scale": "mini"})
     trained, found, opened, _, after = afterwards.lines(config, cores=2)
     assert trained.startswith("Trained and evaluated: xlm, 3 seeds, in 6 min")
-    assert found == "Reproduced: A is ahead of B (P). a > b: +5.2 [+1.0, +9.4] of +1.1 points, 95% interval."
+    assert found == "Reproduced: A is ahead of B (P). a > b: +5.2 [+1.0, +9.4] of +1.1 points, 95 % interval."
     assert "make open" in opened
     count, hours = re.search(r"trains the (\d+) other runs .*, some ([\d.]+) h on this", after).groups()
     assert float(hours) == pytest.approx(int(count) * 360 / 2 / 3600, abs=0.06)

@@ -13,6 +13,7 @@ rule evaluate_claims:
         script="workflow/scripts/evaluate_claims.py",
         claims="config/claims.yaml",
         papers="config/published/papers.tsv",
+        published=plan.published_here.printed_files(PLAN),
         scores=claim_scores,
         trainings=claim_trainings,
     output:
@@ -48,6 +49,7 @@ rule evaluate_claims_beside:
         claims="config/claims.yaml",
         scale="config/scales/{beside}.yaml",
         papers="config/published/papers.tsv",
+        published=plan.published_here.printed_files(PLAN),
         scores=beside_scores,
     output:
         claims="results/{beside}/claims-beside.json",

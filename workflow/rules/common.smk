@@ -28,6 +28,7 @@ import plan.jobs
 import plan.kept
 import plan.load
 import plan.needs
+import plan.published_here
 import plan.recipes
 import plan.runs
 import plan.seeds

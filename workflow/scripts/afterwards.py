@@ -58,7 +58,7 @@ def headline(claims: list[dict], warning: str | None) -> str:
                 if claim[verdict] in DECIDED and link["interval"] is not None:
                     return (
                         f"{claim['verdict'].capitalize()}: {claim['says']} ({claim['paper_name']}). {link['words']}: "
-                        f"{link['measured_words']} {link['unit']}, {link['level']:.0%} interval."
+                        f"{link['measured_words']} {link['unit']}, {100 * link['level']:g} % interval."
                     )
     tried = sum(claim["verdict"] not in ("no data", "not testable at this scale") for claim in claims)
     return f"No claim is decided: of {len(claims)}, {tried} could be tried with the runs that have scores."

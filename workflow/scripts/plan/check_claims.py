@@ -106,8 +106,8 @@ def differences(published: dict) -> list[float | None]:
     return difference if isinstance(difference, list) else [difference]
 
 
-def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
-    """Of each link the two printed numbers that its difference is of; None where the claim quotes no cell."""
+def quoted_cells(claim: dict) -> list[tuple[dict, dict] | None]:
+    """Of each link the two printed cells that its difference is of; None where the claim quotes none."""
     published = claim["published"]
     if "better" not in published:
         return [None] * len(differences(published))
@@ -115,14 +115,19 @@ def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
     shared, found = published.get("cells", {}), []
     above = {**shared, **published["better"]}
     for entry in published["than"]:
-        where = f"{SHOWN}, claim {claim['id']}, published"
-        if entry is None:
-            found.append(None)
-            continue
-        below = {**shared, **entry}
-        found.append((cell_value(root, above, where), cell_value(root, below, where)))
-        above = below if chain else above
+        below = {**shared, **(entry or {})}
+        found.append(None if entry is None else (above, below))
+        above = below if chain and entry is not None else above
     return found
+
+
+def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
+    """The numbers of these cells."""
+    where = f"{SHOWN}, claim {claim['id']}, published"
+    for file in claim["published"].get("by_language", []):
+        printed_rows(root, file, f"{where}.by_language")
+    pairs = quoted_cells(claim)
+    return [pair and (cell_value(root, pair[0], where), cell_value(root, pair[1], where)) for pair in pairs]
 
 
 @cache
@@ -131,13 +136,17 @@ def _rows(path: Path, _changed: int) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
+def printed_rows(root: Path, file: str | None, where: str) -> list[dict[str, str]]:
+    path = root / f"config/published/{file}.csv"
+    try:
+        return _rows(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        raise UserError(f"{where}: config/published/{file}.csv: no such file") from None
+
+
 def cell_value(root: Path, cell: dict, where: str) -> float:
     """The printed number of a cell, or the mean over its languages."""
-    path = root / f"config/published/{cell.get('file')}.csv"
-    try:
-        rows = _rows(path, path.stat().st_mtime_ns)
-    except FileNotFoundError:
-        raise UserError(f"{where}.file: config/published/{cell.get('file')}.csv: no such file") from None
+    rows = printed_rows(root, cell.get("file"), f"{where}.file")
     languages: list[Any] = cell["language"] if isinstance(cell.get("language"), list) else [cell.get("language", "")]
     values = []
     for language in languages:

@@ -21,7 +21,7 @@ from plan.needs import (
     paths_of_needs,
     unfit,
 )
-from plan.recipes import setting_jobs, task_languages
+from plan.recipes import bitext_settings, recipe_of, resolve_recipe, setting_jobs, task_languages
 from plan.runs import hash_of, lineage, not_here, resolve_run, trained_run, with_ancestors
 from plan.seeds import pretrain_seeds
 
@@ -122,8 +122,47 @@ def cost_unknown(config: Config, run: str) -> str | None:
 
 def layer_here(config: Config, measure: claims.Measure) -> int:
     """A layer of the paper's model at its relative depth in the model of this scale."""
-    layer, of = measure.depth
-    return int(layer / of * resolve_run(config, measure.run)["model"]["layers"] + 0.5)
+    return _nearest_layer(config, measure.run, *measure.depth)
+
+
+def _nearest_layer(config: Config, run: str, layer: int, of: int) -> int:
+    return int(layer / of * resolve_run(config, run)["model"]["layers"] + 0.5)
+
+
+def links_here(config: Config, claim: dict) -> list[claims.Link]:
+    """What has to hold for a claim, with states read as deep as the paper reads them, and not as the tables here."""
+    return [_as_deep_as_the_paper(config, link) for link in claims.links_of(claim, config.tasks)]
+
+
+def _as_deep_as_the_paper(config: Config, link: claims.Link) -> claims.Link:
+    measures = claims.measures_of([link])
+    if any(one.setting in bitext_settings(config, one.task) for one in measures):  # trained at the layer of the tables
+        return link
+    better, than = (
+        replace(
+            side,
+            measures=tuple((weight, replace(one, layer=_papers_layer(config, one))) for weight, one in side.measures),
+        )
+        for side in link.sides
+    )
+    return replace(link, better=better, than=than)
+
+
+def _papers_layer(config: Config, measure: claims.Measure) -> int | None:
+    """The layer that the recipe of the run says, which has it of the paper; None where the scale reads it too, and
+    where it is the claim that names layers, or held-out pairs."""
+    overrides = config.scale.get("task_overrides", {}).get(measure.task, {}).get("recipe", {})
+    if measure.depth is not None or "layer" not in overrides or config.runs[measure.run]["kind"] == "aligner":
+        return None
+    own = config.runs[measure.run].get("finetune_recipe", "default")
+    recipes = config.tasks[measure.task]["recipes"]
+    written = recipes[own if own in recipes else "default"]
+    job = setting_jobs(config, measure.task, measure.setting)[0]
+    here = resolve_recipe(config, measure.task, job, recipe_of(config, measure.run))["recipe"]
+    if "layer" not in here:
+        return None
+    papers, tables = (_nearest_layer(config, measure.run, one["layer"], one["of"]) for one in (written, here))
+    return papers if papers != tables else None
 
 
 def untestable(config: Config, claim: dict) -> str | None:

@@ -27,6 +27,7 @@ class Measure:
     direction: str | None = None
     depth: tuple[int, int] | None = None  # layer, of so many of the paper's model
     share: float | None = None  # of the updates, of a metric by update
+    layer: int | None = None  # of the model here, where it is not the one that the scale's tables read
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,10 @@ FAILING = 0.2  # the failure of the example: one training in five
 METHOD = " ".join(
     f"""
     Each claim is a difference in favour of the paper, in points, beside the published one (`+1.9 of +17.8'), or a ratio
-    of costs. In brackets: its {LEVEL:.0%} interval; of a chain of differences {LEVEL:.0%} hold for all at once.
+    of costs. Averages are over those languages of the paper's that a scale has; where the paper prints its cells by
+    language, their difference over these languages stands beside its own (`+14.8 here'), and ours is a share of that.
+    States are read as deep in the model as the paper reads them, also where a scale's tables read another layer.
+    In square brackets: its {LEVEL:.0%} interval; of a chain of differences {LEVEL:.0%} hold for all at once.
     Fine-tunings of one pre-training are averaged; n counts the pre-trainings, over which the interval is Student's t,
     with what drawing other test items would change added to it. Both sides have the same seeds and items. Of fewer
     than {FEWEST_TRAININGS} pre-trainings there is no verdict: fine-tunings of one pre-training differ less than
@@ -45,11 +48,11 @@ METHOD = " ".join(
     that is said. o no data, / not testable: no verdict, for the reason given.
     Arithmetic of pre-training, with that of all that a run starts from, is told where one side has a tenth more: what
     is gained may then be more training.
-    As good as, and equal: within a margin stated beforehand (tie in config/claims.yaml), equal by two one-sided tests.
+    As good as, and equal: within a margin by a rule of published numbers (tie in config/claims.yaml), equal by two
+    one-sided tests.
     Corrected: what is still decided where {1 - LEVEL:.0%} of the decided claims of a scale may be false (Benjamini and
-    Hochberg); counts of costs are no tests and stay. Averages are over those languages of the paper's that a scale
-    has. Over seeds alone: where it is not known what a test item adds, as of BLEU, of single layers and of averages
-    with exact match.
+    Hochberg); counts of costs are no tests and stay. Over seeds alone: where it is not known what a test item adds,
+    as of BLEU, of single layers and of averages with exact match.
     """.split()
 )
 

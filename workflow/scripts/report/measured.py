@@ -74,6 +74,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
     languages: dict[str, list[str]] = field(default_factory=dict)  # of each task
     published: float | None = None  # what the paper has for this difference, in points
+    published_here: float | None = None  # the same over the languages here, where that is another and is printed
     counted: bool = False  # a count of costs, which by seed varies by a thousandth: no test of anything
 
     @property
@@ -106,17 +107,22 @@ class Measured:
 
     @property
     def share(self) -> float | None:
-        """Of the published difference; an equality and a cost have none."""
-        if not self.published or self.link.of_costs or self.link.within is not None:
+        """Of the published difference; an equality, a cost and a lead that the paper has not here have none."""
+        if not self.in_print or self.in_print < 0 or self.link.of_costs or self.link.within is not None:
             return None
-        return self.found.mean / self.published
+        return self.found.mean / self.in_print
+
+    @property
+    def in_print(self) -> float | None:
+        """What ours is set beside."""
+        return self.published if self.published_here is None else self.published_here
 
     @property
     def most(self) -> float | None:
         """The largest share of the published difference that the interval leaves possible."""
         if self.share is None or self.interval is None:
             return None
-        return self.interval[1] / self.published
+        return self.interval[1] / self.in_print
 
 
 @dataclass
@@ -284,7 +290,8 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
         if not is_fine_tuned(config, measure):
             # seeds of fine-tuning that read the same encoder are one number
             by_seed = {seed: one for seed, one in by_seed.items() if seed == first_seed(config, seed, measure.run)}
-        headline = measure.depth is None and measure.share is None and measure.direction in (None, "both")
+        elsewhere = (measure.depth, measure.share, measure.layer) != (None, None, None)
+        headline = not elsewhere and measure.direction in (None, "both")
         items = {seed: evidence.items(measure, code, seed) for seed in by_seed} if headline else {}
         known = bool(items) and all(one is not None for one in items.values())
         drawn = is_fine_tuned(config, measure) or config.runs[measure.run]["kind"] not in ("aligner", "checkpoint")
@@ -305,7 +312,7 @@ def numbers(config: Config, results: Results, measure: Measure, code: str) -> di
             first = f"the first snapshot of {measure.run} is of update {min(curve)} of {max(curve)}"
             raise Untestable(f"{first}, and the claim is of {100 * measure.share:.0f} % of the updates")
         return curve[max(early)]
-    return results.values(code, measure.metric, measure.direction)
+    return results.values(code, measure.metric, measure.direction, measure.layer)
 
 
 def is_fine_tuned(config: Config, measure: Measure) -> bool:
@@ -372,7 +379,15 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Seque
         notes.append(f"{len(seeds)} fine-tunings of {pretrained} pre-training{'s' if pretrained > 1 else ''}.")
     if evidence.looks > 1:
         notes.append(LOOKED_TWICE)
-    return notes + untaught_notes(evidence, link, seeds)
+    return notes + layer_notes(link) + untaught_notes(evidence, link, seeds)
+
+
+def layer_notes(link: Link) -> list[str]:
+    """Where the numbers of a claim are not those of the tables."""
+    read = {(one.task, one.layer) for one in claims.measures_of([link]) if one.layer is not None}
+    return [
+        f"{task} is read at layer {layer}, as deep as in the paper, not at the tables'." for task, layer in sorted(read)
+    ]
 
 
 def untaught_notes(evidence: Evidence, link: Link, seeds: Sequence[int]) -> list[str]:
@@ -399,7 +414,9 @@ def groups_of(config: Config, seeds: Sequence[int], drawn: Iterable[str]) -> lis
     return sorted(places for _, places in groups)
 
 
-def measure(evidence: Evidence, link: Link, level: float, published: float | None = None) -> Measured:
+def measure(
+    evidence: Evidence, link: Link, level: float, published: float | None = None, published_here: float | None = None
+) -> Measured:
     if link.of_costs:
         better, than = (evidence.costs(side.run, link.counting) for side in link.sides)
         seeds = sorted(set(better) & set(than))
@@ -410,4 +427,5 @@ def measure(evidence: Evidence, link: Link, level: float, published: float | Non
         return Measured(link, found, seeds, math.log(link.margin), notes, counted=True)
     terms, seeds, groups, notes = terms_of(evidence, link)
     languages = {one.task: evidence.languages(one) for one in claims.measures_of([link])}
-    return Measured(link, estimate(terms, level, groups), seeds, link.margin, notes, languages, published)
+    found = estimate(terms, level, groups)
+    return Measured(link, found, seeds, link.margin, notes, languages, published, published_here)

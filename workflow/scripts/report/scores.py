@@ -286,22 +286,26 @@ class Results:
                 names.setdefault((score.language, score.metric), []).append(score)
         return index
 
-    def values(self, language: str, metric: str, direction: str | None = None) -> dict[int, float]:
+    def values(
+        self, language: str, metric: str, direction: str | None = None, layer: int | None = None
+    ) -> dict[int, float]:
         """Seed -> the value of a language: the headline (for retrieval: the task's layer, mean of both directions), or
-        that of one direction, en-xx or xx-en, at the same layer."""
+        that of one direction, en-xx or xx-en, or of another layer."""
         headlines = self.headlines(language, metric)
-        if direction in (None, BOTH):
+        if direction in (None, BOTH) and layer is None:
             return {seed: one.value for seed, one in headlines.items()}
         found = {}
         for seed, one in headlines.items():
-            rows = self.by_name[seed].get((language, f"{metric}-by-layer"), [])
-            values = [score.value for score in rows if (score.layer, score.direction) == (one.layer, direction)]
+            at = one.layer if layer is None else layer
+            rows = [row for row in self.by_name[seed].get((language, f"{metric}-by-layer"), []) if row.layer == at]
+            values = [row.value for row in rows if direction in (None, BOTH, row.direction)]
             if not values:
+                of = "" if direction is None else f" of direction {direction}"
                 raise UserError(
-                    f"scores of {one.run} {one.task} {one.setting} seed {seed}: no {metric} of direction {direction} "
-                    f"for {language} at layer {one.layer}; score again"
+                    f"scores of {one.run} {one.task} {one.setting} seed {seed}: no {metric}{of} "
+                    f"for {language} at layer {at}; score again"
                 )
-            found[seed] = values[0]
+            found[seed] = statistics.fmean(values)
         return found
 
     def headlines(self, language: str, metric: str) -> dict[int, Score]:

@@ -8,9 +8,10 @@ from statistics import fmean
 
 from plan import claims
 from plan.check_claims import differences
-from plan.claimed import looked_at_twice, second_look, untestable
+from plan.claimed import links_here, looked_at_twice, second_look, untestable
 from plan.claims import Link
 from plan.config import Config
+from plan.published_here import differences_here
 from report.intervals import FEWEST_TRAININGS, MOST_TRAININGS, adjusted, trainings_to_decide
 from report.measured import (
     DECIDED,
@@ -55,7 +56,7 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
     evidence.used = set()
     try:
         check_there(config, evidence, claim)
-        links = claims.links_of(claim, config.tasks)
+        links = links_here(config, claim)
         if claims.kind_of(claim) == "cost" and "reach" in claim["cost"]:
             result = evaluate_reaching(evidence, claim, links)
         else:
@@ -63,8 +64,8 @@ def evaluate(config: Config, evidence: Evidence, claim: dict) -> Result:
             published = differences(claim["published"])
             if claims.kind_of(claim) == "cost":
                 published = [None] * len(links)
-            pairs = zip(links, published, strict=True)
-            measured = [measure(evidence, link, level, difference) for link, difference in pairs]
+            both = zip(links, published, differences_here(config, claim), strict=True)
+            measured = [measure(evidence, link, level, *in_print) for link, *in_print in both]
             result = Result(claim, *verdict_of(measured), measured)
     except Missing as missing:
         return Result(claim, NO_DATA, str(missing))
@@ -212,7 +213,10 @@ def measured_words(one: Measured) -> str:
         words = sorted(sign * end for end in ends)
         return f"{text} [{', '.join(map(times, words))}]" if ends else text
     text = f"{points(one.found.mean)} [{', '.join(map(points, ends))}]" if ends else points(one.found.mean)
-    return text if one.published is None else f"{text} of {published_points(one.published)}"
+    if one.published is None:
+        return text
+    here = "" if one.published_here is None else f" ({published_points(one.published_here)} here)"
+    return f"{text} of {published_points(one.published)}{here}"
 
 
 def published_points(value: float) -> str:
@@ -286,6 +290,7 @@ def link_json(one: Measured) -> dict:
         "margin": rounded(one.margin),
         "within": one.link.within,
         "published": one.published,
+        "published_here": one.published_here,
         "share": rounded(one.share),
         "languages": one.languages,
         "seeds": one.seeds,
