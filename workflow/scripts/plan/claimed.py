@@ -135,9 +135,6 @@ def links_here(config: Config, claim: dict) -> list[claims.Link]:
 
 
 def _as_deep_as_the_paper(config: Config, link: claims.Link) -> claims.Link:
-    measures = claims.measures_of([link])
-    if any(one.setting in bitext_settings(config, one.task) for one in measures):  # trained at the layer of the tables
-        return link
     better, than = (
         replace(
             side,
@@ -149,14 +146,16 @@ def _as_deep_as_the_paper(config: Config, link: claims.Link) -> claims.Link:
 
 
 def _papers_layer(config: Config, measure: claims.Measure) -> int | None:
-    """The layer that the recipe of the run says, which has it of the paper; None where the scale reads it too, and
-    where it is the claim that names layers, or held-out pairs."""
+    """The layer that the recipe of the run says, which has it of the paper; None where the scale reads it too, where a
+    setting trains the layer of the tables, and where the claim names layers, or held-out pairs do."""
     overrides = config.scale.get("task_overrides", {}).get(measure.task, {}).get("recipe", {})
     if measure.depth is not None or "layer" not in overrides or config.runs[measure.run]["kind"] == "aligner":
         return None
     own = config.runs[measure.run].get("finetune_recipe", "default")
     recipes = config.tasks[measure.task]["recipes"]
     written = recipes[own if own in recipes else "default"]
+    if measure.setting in bitext_settings(config, measure.task):
+        return None
     job = setting_jobs(config, measure.task, measure.setting)[0]
     here = resolve_recipe(config, measure.task, job, recipe_of(config, measure.run))["recipe"]
     if "layer" not in here:

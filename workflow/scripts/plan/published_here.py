@@ -72,6 +72,7 @@ def _printed(config: Config, cell: dict, measure: claims.Measure, code: str, fil
         for row in printed_rows(config.root, file, claims.SHOWN)
         if all(row[key] == value for key, value in wanted.items())
         and row["metric"] in metrics
+        and (row["note"] or "").startswith(cell.get("note", ""))
         and row["language"] in (code, f"en-{code}")
     ]
     of_task = [row["value"] for row in rows if row["task"] in (measure.task, cell.get("task"))]

@@ -384,9 +384,14 @@ def notes_of(evidence: Evidence, link: Link, seeds: Sequence[int], groups: Seque
 
 def layer_notes(link: Link) -> list[str]:
     """Where the numbers of a claim are not those of the tables."""
-    read = {(one.task, one.layer) for one in claims.measures_of([link]) if one.layer is not None}
+    read: dict[tuple[str, int], list[str]] = {}
+    for one in claims.measures_of([link]):
+        if one.layer is not None:
+            read.setdefault((one.task, one.layer), []).append(one.run)
     return [
-        f"{task} is read at layer {layer}, as deep as in the paper, not at the tables'." for task, layer in sorted(read)
+        f"{task} of {' and '.join(dict.fromkeys(runs))} is read at layer {layer}, as deep as in the paper, "
+        "not at the layer of the tables."
+        for (task, layer), runs in sorted(read.items())
     ]
 
 
