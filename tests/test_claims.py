@@ -487,7 +487,7 @@ def test_states_are_read_as_deep_as_the_paper_reads_them(config, roots, deep, ve
     assert result.verdict == verdict
     assert result.measured[0].found.mean == pytest.approx(deep[2] - 17.2)
     words = (
-        "tatoeba of xlm-e-base and xlm-r is read at layer 2, as deep as in the paper, not at the layer of the tables."
+        "Read at layer 2, as deep as in the paper, and not at the layer of the tables: tatoeba of xlm-e-base and xlm-r."
     )
     assert words in result.measured[0].notes
 

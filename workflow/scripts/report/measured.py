@@ -389,8 +389,8 @@ def layer_notes(link: Link) -> list[str]:
         if one.layer is not None:
             read.setdefault((one.task, one.layer), []).append(one.run)
     return [
-        f"{task} of {' and '.join(dict.fromkeys(runs))} is read at layer {layer}, as deep as in the paper, "
-        "not at the layer of the tables."
+        f"Read at layer {layer}, as deep as in the paper, and not at the layer of the tables: "
+        f"{task} of {' and '.join(dict.fromkeys(runs))}."
         for (task, layer), runs in sorted(read.items())
     ]
 
