@@ -466,6 +466,13 @@ def test_where_a_paper_prints_no_other_average_there_is_none(repository, scale):
     assert told >= 10 or scale == "paper"
 
 
+def test_a_file_of_cells_by_language_that_holds_none(config):
+    """A table of hyper-parameters has neither models nor languages: the printed difference stands alone."""
+    claim = claim_of(config, "veco-tatoeba")
+    other = {**claim, "published": {**claim["published"], "by_language": ["xlm-e/table-07"]}}
+    assert differences_here(config, other) == [None]
+
+
 def test_a_file_of_cells_by_language_that_is_not_there(repository):
     claim = {"id": "made-up", "published": {"difference": 1.0, "by_language": ["veco/table-99"]}}
     with pytest.raises(

@@ -151,11 +151,11 @@ def _papers_layer(config: Config, measure: claims.Measure) -> int | None:
     overrides = config.scale.get("task_overrides", {}).get(measure.task, {}).get("recipe", {})
     if measure.depth is not None or "layer" not in overrides or config.runs[measure.run]["kind"] == "aligner":
         return None
+    if measure.setting in bitext_settings(config, measure.task):
+        return None
     own = config.runs[measure.run].get("finetune_recipe", "default")
     recipes = config.tasks[measure.task]["recipes"]
     written = recipes[own if own in recipes else "default"]
-    if measure.setting in bitext_settings(config, measure.task):
-        return None
     job = setting_jobs(config, measure.task, measure.setting)[0]
     here = resolve_recipe(config, measure.task, job, recipe_of(config, measure.run))["recipe"]
     if "layer" not in here:

@@ -70,10 +70,10 @@ def _printed(config: Config, cell: dict, measure: claims.Measure, code: str, fil
         row
         for file in files
         for row in printed_rows(config.root, file, claims.SHOWN)
-        if all(row[key] == value for key, value in wanted.items())
-        and row["metric"] in metrics
+        if all(row.get(key) == value for key, value in wanted.items())
+        and row.get("metric") in metrics
         and (row["note"] or "").startswith(cell.get("note", ""))
-        and row["language"] in (code, f"en-{code}")
+        and row.get("language") in (code, f"en-{code}")
     ]
     of_task = [row["value"] for row in rows if row["task"] in (measure.task, cell.get("task"))]
     found = of_task or [row["value"] for row in rows if row["task"].startswith(f"{measure.task}-")]
