@@ -306,10 +306,14 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.shape:
         vars(arguments).update(SHAPES[arguments.shape], precisions=[PRECISION[arguments.shape]])
-    if arguments.against and not (arguments.shape and (arguments.against / "pretrain.py").exists()):
-        parser.error(
-            "--against: give it with --shape, and a folder with a pretrain.py (workflow/scripts of a worktree)"
-        )
+    if arguments.against and not arguments.shape:
+        parser.error("--against: give it with --shape")
+    for module in ("pretrain.py", "engine/shape.py"):  # the second is the youngest of those that are imported above
+        if arguments.against and not (arguments.against / module).exists():
+            parser.error(
+                f"--against: {arguments.against} has no {module}: give workflow/scripts of a worktree that is young "
+                "enough to have it, or take the benchmark of the older commit"
+            )
     try:
         theirs = version("transformers")
     except PackageNotFoundError:
