@@ -137,6 +137,16 @@ def test_wins_are_counted_where_all_methods_have_a_score(config, scores):
     assert "of 1 of 2 methods; " in findings_html.findings_html(one, None, config.tie, [])
 
 
+def test_the_only_method_of_its_kind_is_not_called_the_best(config, scores):
+    """As in what a plain `make` trains: of XLM with its pairs and XLM-R without, neither is the best of anything."""
+    pairs, alone = findings_html.method_leads(found(config, scores))[:2]
+    assert (
+        pairs.startswith("With sentence pairs one method is here, <strong>")
+        and "TLM</strong>, above chance in" in pairs
+    )
+    assert "the best" not in pairs and alone.startswith("With text alone")
+
+
 def test_costs_are_those_that_trainings_counted(repository):
     """Where the records are there, and with all that a run starts from; the configuration's are of full rows."""
     kept = load_config(repository, {"scale": "real", "scores_from": "reference"})

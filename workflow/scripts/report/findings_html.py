@@ -62,13 +62,18 @@ def method_leads(findings: Findings | None) -> list[str]:
     for parallel, have in ((True, "With sentence pairs"), (False, "With text alone")):
         tasks = findings.of_all(parallel)
         best = Counter(run for task in tasks if (run := findings.best(task, parallel)))
-        if best:
-            every = findings.number(parallel)
+        if best and findings.number(parallel) == 1:
+            [(run, number)] = best.items()
+            label = text(findings.methods[run].label)
+            words.append(
+                f"{have} one method is here, <strong>{label}</strong>, above chance in {number} of {len(tasks)} tasks."
+            )
+        elif best:
             told = ", ".join(
                 f"<strong>{text(findings.methods[run].label)}</strong> in {number}"
                 for run, number in best.most_common()
             )
-            all_of_them = f"all {every} methods have" if every > 1 else "the one method has"
+            all_of_them = f"all {findings.number(parallel)} methods have"
             words.append(f"{have}, the best on average, of the {len(tasks)} tasks that {all_of_them}: {told}.")
     tested = [one for one in findings.pairs.values() if one.p is not None]
     decided = sum(one.decided for one in tested)
