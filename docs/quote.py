@@ -78,7 +78,7 @@ OF_REAL = (
         "PPA less xlm-r": ("ppa-250k", "xlm-r"),
         "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
         "ERNIE-M less its control": ("ernie-m-base", "xlm-r-continued"),
-        "the control less xlm-r, its start": ("xlm-r-continued", "xlm-r"),
+        "the control less xlm-r": ("xlm-r-continued", "xlm-r"),
         "XLM less xlm-r": ("xlm", "xlm-r"),
         "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
         "XLM-E less XLM": ("xlm-e-base", "xlm"),
