@@ -73,8 +73,8 @@ def method_leads(findings: Findings | None) -> list[str]:
                 f"<strong>{text(findings.methods[run].label)}</strong> in {number}"
                 for run, number in best.most_common()
             )
-            all_of_them = f"all {findings.number(parallel)} methods have"
-            words.append(f"{have}, the best on average, of the {len(tasks)} tasks that {all_of_them}: {told}.")
+            every = f"the {len(tasks)} tasks that all {findings.number(parallel)} methods have"
+            words.append(f"{have}, the best on average, of {every}: {told}.")
     tested = [one for one in findings.pairs.values() if one.p is not None]
     decided = sum(one.decided for one in tested)
     rest = len(findings.pairs) - len(tested)
