@@ -3,16 +3,21 @@ quotation, and README's picture.
 
     python docs/quote.py
 
-To be called when keep_reference.py has kept new ones. A table is known by its first line, a claim by `> - ` and its
-name. The prose around them says what it said before: read it again.
+To be called when keep_reference.py has kept new ones, with tests/requirements.txt installed. A table is known by its
+first line, a claim by `> - ` and its name. The prose around them says what it said before: read it again.
 """
 
 import json
+import math
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from statistics import fmean, variance
+
+from scipy import stats
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "workflow/scripts"))
@@ -86,6 +91,15 @@ OF_REAL = (
         "PPA less ERNIE-M": ("ppa-250k", "ernie-m-base"),
     },
 )
+# Rows of a table of what a control has of a method's lead over its start; an error counts against.
+OF_CONTROLS = {
+    "UD-POS": (1, "ud-pos", "cross-lingual-transfer", "f1"),
+    "WikiANN": (1, "wikiann-ner", "cross-lingual-transfer", "f1"),
+    "alignment, errors fewer": (-1, "word-alignment", "zero-shot-retrieval", "error-rate"),
+    "Tatoeba": (1, "tatoeba", "zero-shot-retrieval", "accuracy"),
+    "Tatoeba, centred": (1, "tatoeba", "zero-shot-retrieval-centred", "accuracy"),
+    "FLORES, centred": (1, "flores", "zero-shot-retrieval-centred", "accuracy"),
+}
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> - `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -152,6 +166,60 @@ def difference_words(value: float, half: float | None, count: int) -> str:
         return f"{points(value)} ({count})" if count else "--"
     words = f"{points(value)} ± {half:.1f}"
     return f"**{words}**" if abs(value) > half else words
+
+
+def control_of(scale: str, method: str, start: str, control: str, run: str) -> str:
+    """What training on without the method has of its lead, and the method's own: as unlike pre-trainings, since those
+    of a seed need not go on from the same start."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    folder = REPOSITORY / "reference/scores" / scale
+    scores = [compare.scores_of(config, folder / canonical_run(config, one)) for one in (start, control, run)]
+    lines = [
+        f"| over {start} | the control | {method} | share of the control (95 %) | {method} ahead of it by |",
+        "|---" * 5 + "|",
+    ]
+    for label, (sign, *key) in OF_CONTROLS.items():
+        before, beside, after = ([sign * one for one in found[tuple(key)].values()] for found in scores)
+        leads = [points(fmean(those) - fmean(before)).removeprefix("+") for those in (beside, after)]
+        share = words = "--"
+        if min(map(len, (before, beside, after))) >= compare.FEWEST_TRAININGS:
+            share = share_words(before, beside, after)
+            ahead, half = combined([(1, after), (-1, beside)])
+            words = f"{points(ahead).removeprefix('+')} ± {half:.1f}"
+        lines.append(f"| {label} | {' | '.join(leads)} | {share} | {words} |")
+    return "\n".join(lines)
+
+
+def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, float]:
+    """A weighted sum of means and half of its 95 % interval: Welch's, by Satterthwaite's degrees of freedom."""
+    of_each = [weight**2 * variance(values) / len(values) for weight, values in parts]
+    degrees = sum(of_each) ** 2 / sum(
+        one**2 / (len(values) - 1) for one, (_, values) in zip(of_each, parts, strict=True)
+    )
+    value = sum(weight * fmean(values) for weight, values in parts)
+    return value, float(stats.t.ppf(0.975, degrees)) * math.sqrt(sum(of_each))
+
+
+def share_words(start: Sequence[float], control: Sequence[float], run: Sequence[float]) -> str:
+    """(control - start) / (run - start) with Fieller's interval: the shares at which the difference of what is above
+    and share times what is below is not decided."""
+    share = (fmean(control) - fmean(start)) / (fmean(run) - fmean(start))
+
+    def is_possible(share: float) -> bool:
+        value, half = combined([(1, control), (-share, run), (share - 1, start)])
+        return abs(value) <= half
+
+    low, high = (
+        next((one for i in range(1, 1000) if not is_possible(one := share + way * i / 100)), None) for way in (-1, 1)
+    )
+    match low, high:
+        case None, None:
+            return "–"
+        case low, None:
+            return f"{share:.1f} ({low:.1f} or more)"
+        case None, high:
+            return f"{share:.1f} ({high:.1f} or less)"
+    return f"{share:.1f} ({low:.1f} to {high:.1f})"
 
 
 def with_table(text: str, table: str, page: str) -> str:
@@ -266,6 +334,7 @@ COMPUTED = {
         (table_of, "real", "parallax/real-more"),
         (costs_of, "real"),
         (differences_of, "difference", "real", *OF_REAL),
+        (control_of, "real", "ERNIE-M", "xlm-r", "xlm-r-continued", "ernie-m-base"),
     ],
     "docs/what-we-learnt.md": [
         (table_of, "mini", "parallax/methods"),

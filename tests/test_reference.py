@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -263,7 +264,7 @@ def quote(repository) -> ModuleType:
     [
         ("README.md", 1, 0),
         ("docs/measured.md", 2, 0),
-        ("docs/real-results.md", 3, 2),
+        ("docs/real-results.md", 4, 2),
         ("docs/what-we-learnt.md", 7, 10),
     ],
 )
@@ -275,33 +276,49 @@ def test_the_pages_quote_what_the_reference_scores_make(quote, repository, page,
     assert len(quote.QUOTED.findall(text)) == text.count("> - `") >= claims
 
 
-UNLIKE = {  # row of the page -> what is better, task, setting, metric
-    "UD-POS": ("+", "ud-pos", "cross-lingual-transfer", "f1"),
-    "alignment, errors fewer": ("−", "word-alignment", "zero-shot-retrieval", "error-rate"),
-    "Tatoeba": ("+", "tatoeba", "zero-shot-retrieval", "accuracy"),
-    "Tatoeba, centred": ("+", "tatoeba", "zero-shot-retrieval-centred", "accuracy"),
-    "FLORES, centred": ("+", "flores", "zero-shot-retrieval-centred", "accuracy"),
-}
+OVER_CONTROLS = {"| over xlm-r |": ("ernie-m-base", "xlm-r-continued")}  # table of docs/real-results.md -> which
 
 
-def apart(repository: Path, task: str, setting: str, metric: str) -> str:
-    """ERNIE-M less its control on real text, whose starts differ: by Welch's t, of SciPy."""
+def apart(repository: Path, key: Sequence[str], run: str, control: str) -> str:
+    """A run less its control on real text, whose starts differ: by Welch's t, of SciPy."""
 
     def means(run: str) -> list[float]:
-        paths = sorted((repository / f"reference/scores/real/{run}/{task}/{setting}").glob("seed-*.json"))
+        paths = sorted((repository / "reference/scores/real" / run / key[0] / key[1]).glob("seed-*.json"))
         scores = [json.loads(path.read_text())["scores"] for path in paths]
-        return [fmean(x["value"] for x in one if x["metric"] == metric and x["language"] != "en") for one in scores]
+        return [fmean(x["value"] for x in one if x["metric"] == key[2] and x["language"] != "en") for one in scores]
 
-    found = ttest_ind(means("ernie-m-base"), means("xlm-r-continued"), equal_var=False).confidence_interval()
+    found = ttest_ind(means(run), means(control), equal_var=False).confidence_interval()
     return f"{(found.low + found.high) / 2:+.1f} ± {(found.high - found.low) / 2:.1f}".replace("-", "−")
 
 
-def test_the_page_quotes_ernie_m_over_its_control_as_unlike_pre_trainings(repository):
-    page = (repository / "docs/real-results.md").read_text(encoding="utf-8").partition("| over xlm-r |")[2]
+@pytest.mark.parametrize("head", OVER_CONTROLS)
+def test_the_page_quotes_a_method_over_its_control_as_unlike_pre_trainings(quote, repository, head):
+    page = (repository / "docs/real-results.md").read_text(encoding="utf-8").partition(head)[2]
     rows = [[cell.strip() for cell in line.split("|")] for line in page.partition("\n\n")[0].splitlines()[2:]]
     said = {heading: ahead for _, heading, *_, ahead, _ in rows}
-    found = {heading: apart(repository, *measure) for heading, (_, *measure) in UNLIKE.items()}
-    assert said == {heading: one.removeprefix(UNLIKE[heading][0]) for heading, one in found.items()}
+    found = {row: apart(repository, key, *OVER_CONTROLS[head]) for row, (_, *key) in quote.OF_CONTROLS.items()}
+    better = {row: "−" if sign < 0 else "+" for row, (sign, *_) in quote.OF_CONTROLS.items()}
+    assert said == {row: one.removeprefix(better[row]) for row, one in found.items()}
+
+
+@pytest.mark.parametrize("start", [0.0, 10.0])
+def test_a_share_ends_where_the_test_of_it_does(quote, start):
+    """With a start that never varies a share of its lead is a test of two means, SciPy's. And a lead that may be none
+    has no last share, one that may have either sign none at all."""
+    control, run = [3.0, 3.4, 3.9], [8.0, 9.1, 8.4, 8.8]
+    share, low, high = map(float, re.findall(r"[\d.]+", words(quote, start, control, run)))
+
+    def p_value(share: float) -> float:
+        return ttest_ind(control, [share * one for one in run], equal_var=False).pvalue
+
+    assert share == pytest.approx(fmean(control) / fmean(run), abs=0.06)
+    assert min(p_value(low + 0.06), p_value(high - 0.06)) > 0.05 > max(p_value(low - 0.06), p_value(high + 0.06))
+    assert words(quote, start, [3.0, 3.4, 3.9], [1.0, 7.0, 16.0]).endswith(" or more)")
+    assert words(quote, start, [-3.0, 3.0, 3.1], [-1.0, 1.0, 1.1]) == "–"
+
+
+def words(quote, start: float, control: Sequence[float], run: Sequence[float]) -> str:
+    return quote.share_words([start] * 3, *([start + one for one in those] for those in (control, run)))
 
 
 def test_readme_quotes_differences_of_the_page(quote, repository):
@@ -309,7 +326,8 @@ def test_readme_quotes_differences_of_the_page(quote, repository):
     tuned = {"fine-tuned": ("tatoeba", "retrieval-fine-tuned", "accuracy")}
     known = quote.differences_of("", "real", *quote.OF_REAL)
     known += quote.differences_of("", "real", tuned, {"": ("ernie-m-base", "xlm-r")})
-    known += "".join(f"{apart(repository, *measure)} " for _, *measure in UNLIKE.values())
+    pairs = [(key, those) for _, *key in quote.OF_CONTROLS.values() for those in OVER_CONTROLS.values()]
+    known += "".join(f"{apart(repository, key, *those)} " for key, those in pairs)
     text = (repository / "README.md").read_text(encoding="utf-8").partition("## On real languages")[2]
     said = re.findall(r"\d+\.\d ± \d+\.\d", text.partition("| model")[0])
     assert len(said) > 8 and {one for one in said if not re.search(rf"[+−]{re.escape(one)}[ *]", known)} == set()
