@@ -5,8 +5,6 @@ A value of ours that is not what is printed has the sign ≠.
 """
 
 import argparse
-import csv
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +32,7 @@ from report.comparison_words import (
 from report.comparisons import build
 from report.context import add_context_arguments, item_name, label, load_context
 from report.table_spec import load_spec
-from report.table_text import markdown_line
+from report.table_text import csv_text, markdown_line
 from report.table_words import MISSING
 
 # --- LaTeX ----------------------------------------------------------------------------------------------------------
@@ -188,12 +186,7 @@ def tidy_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def render_csv(comparison: Comparison) -> str:
-    buffer = io.StringIO()
-    found = tidy_rows(comparison)
-    writer = csv.DictWriter(buffer, list(found[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found)
-    return buffer.getvalue()
+    return csv_text(tidy_rows(comparison))
 
 
 def render_markdown(comparison: Comparison) -> str:

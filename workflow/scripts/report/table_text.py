@@ -48,8 +48,11 @@ def tidy_rows(table: Table) -> list[dict[str, str]]:
 
 
 def render_csv(table: Table) -> str:
+    return csv_text(tidy_rows(table))
+
+
+def csv_text(rows: list[dict[str, str]]) -> str:
     buffer = io.StringIO()
-    rows = tidy_rows(table)
     writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
