@@ -80,6 +80,7 @@ OF_REAL = (
     },
     {
         "PPA less mbert, its start": ("ppa-250k", "mbert"),
+        "PPA less its control": ("ppa-250k", "mbert-continued"),
         "PPA less xlm-r": ("ppa-250k", "xlm-r"),
         "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
         "ERNIE-M less its control": ("ernie-m-base", "xlm-r-continued"),
@@ -212,14 +213,11 @@ def share_words(start: Sequence[float], control: Sequence[float], run: Sequence[
     low, high = (
         next((one for i in range(1, 1000) if not is_possible(one := share + way * i / 100)), None) for way in (-1, 1)
     )
-    match low, high:
-        case None, None:
-            return "–"
-        case low, None:
-            return f"{share:.1f} ({low:.1f} or more)"
-        case None, high:
-            return f"{share:.1f} ({high:.1f} or less)"
-    return f"{share:.1f} ({low:.1f} to {high:.1f})"
+    if low is None and high is None:
+        return "–"
+    unbounded = " or more" if high is None else " or less" if low is None else ""
+    ends = [points(end).removeprefix("+") for end in (low, high) if end is not None]
+    return f"{points(share).removeprefix('+')} ({' to '.join(ends)}{unbounded})"
 
 
 def with_table(text: str, table: str, page: str) -> str:
@@ -335,6 +333,7 @@ COMPUTED = {
         (costs_of, "real"),
         (differences_of, "difference", "real", *OF_REAL),
         (control_of, "real", "ERNIE-M", "xlm-r", "xlm-r-continued", "ernie-m-base"),
+        (control_of, "real", "PPA", "mbert", "mbert-continued", "ppa-250k"),
     ],
     "docs/what-we-learnt.md": [
         (table_of, "mini", "parallax/methods"),
