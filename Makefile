@@ -5,7 +5,7 @@
 # Parts of it. SCALE=smoke|mini|real|small|paper goes with each, CONFIG="key=value ..." too; those that run the workflow print their snakemake line.
 #   make table T=ernie-m/table-01     one table or figure, and what it rests on
 #   make train RUN=xlm-r              one run: its weights and the curves of its training
-#   make compare A=xlm-r B=mbert      two runs side by side: configuration, scores, cost; CONFIG=scores_from=reference
+#   make compare A=xlm-r B=mbert      two runs side by side: configuration, scores, cost; CONFIG=scores_from=reference LANGUAGES=de,fr
 #   make plan    what the jobs that are not done yet cost, before any of them starts; MACHINE and PLAN choose:
 #                make plan SCALE=paper MACHINE=h200 PLAN="--gpus 256"    (python workflow/scripts/bill.py --help)
 #   make real    the same on real text, 13 languages, from the network: a day or two on two cores (docs/real.md)
@@ -82,7 +82,7 @@ train: setup
 
 compare: setup
 	@test -n "$(A)" -a -n "$(B)" || { echo "error: which two runs? make compare A=xlm-r B=mbert; make help names them" >&2; exit 2; }
-	@python workflow/scripts/compare.py "$(A)" "$(B)" --config $(SETTINGS)
+	@python workflow/scripts/compare.py "$(A)" "$(B)" --languages "$(LANGUAGES)" --config $(SETTINGS)
 
 new-run: setup
 	@python workflow/scripts/new_item.py run "$(NAME)" --from "$(FROM)"

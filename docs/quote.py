@@ -27,7 +27,7 @@ from common.atomic import write_text  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from plan.load import load_config  # noqa: E402
 from plan.needs import canonical_run  # noqa: E402
-from plan.runs import with_ancestors  # noqa: E402
+from plan.runs import resolve_run, with_ancestors  # noqa: E402
 from report.context import load_context  # noqa: E402
 from report.figure_style import save  # noqa: E402
 from report.figures import draw  # noqa: E402
@@ -80,11 +80,8 @@ OF_REAL = (
     },
     {
         "PPA less mbert, its start": ("ppa-250k", "mbert"),
-        "PPA less its control": ("ppa-250k", "mbert-continued"),
         "PPA less xlm-r": ("ppa-250k", "xlm-r"),
         "ERNIE-M less xlm-r, its start": ("ernie-m-base", "xlm-r"),
-        "ERNIE-M less its control": ("ernie-m-base", "xlm-r-continued"),
-        "the control less xlm-r": ("xlm-r-continued", "xlm-r"),
         "XLM less xlm-r": ("xlm", "xlm-r"),
         "XLM-E less xlm-r": ("xlm-e-base", "xlm-r"),
         "XLM-E less XLM": ("xlm-e-base", "xlm"),
@@ -191,6 +188,29 @@ def control_of(scale: str, method: str, start: str, control: str, run: str) -> s
     return "\n".join(lines)
 
 
+def with_pairs_of(scale: str, label: str, run: str, control: str) -> str:
+    """A run less its control in the languages whose pairs it reads, and in its task's others: unlike pre-trainings."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    folder = REPOSITORY / "reference/scores" / scale
+    read = {code for pair in resolve_run(config, run)["data"]["bitext"]["corpora"] for code in pair.split("-")} - {"en"}
+    scores = [
+        [compare.scores_of(config, folder / canonical_run(config, one), only=only) for one in (run, control)]
+        for only in (read, config.languages.keys() - read - {"en"})
+    ]
+    lines = [f"| {label} | languages with pairs | the others |", "|---" * 3 + "|"]
+    for row, (sign, *key) in (OF_CONTROLS | {"FLORES": (1, "flores", "zero-shot-retrieval", "accuracy")}).items():
+        cells = []
+        for found in scores:
+            pair = [list(one.get(tuple(key), {}).values()) for one in found]
+            cells.append(apart_words(*([sign * value for value in values] for values in pair)) if all(pair) else "--")
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def apart_words(run: Sequence[float], control: Sequence[float]) -> str:
+    return difference_words(*combined([(1, run), (-1, control)]), len(run))
+
+
 def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, float]:
     """A weighted sum of means and half of its 95 % interval: Welch's, by Satterthwaite's degrees of freedom."""
     of_each = [weight**2 * variance(values) / len(values) for weight, values in parts]
@@ -216,8 +236,8 @@ def share_words(start: Sequence[float], control: Sequence[float], run: Sequence[
     if low is None and high is None:
         return "–"
     unbounded = " or more" if high is None else " or less" if low is None else ""
-    ends = [points(end).removeprefix("+") for end in (low, high) if end is not None]
-    return f"{points(share).removeprefix('+')} ({' to '.join(ends)}{unbounded})"
+    percents = [f"{100 * one:.0f}".replace("-", "−") for one in (share, low, high) if one is not None]
+    return f"{percents[0]} % ({' to '.join(percents[1:])}{unbounded})"
 
 
 def with_table(text: str, table: str, page: str) -> str:
@@ -334,6 +354,7 @@ COMPUTED = {
         (differences_of, "difference", "real", *OF_REAL),
         (control_of, "real", "ERNIE-M", "xlm-r", "xlm-r-continued", "ernie-m-base"),
         (control_of, "real", "PPA", "mbert", "mbert-continued", "ppa-250k"),
+        (with_pairs_of, "real", "PPA less its control", "ppa-250k", "mbert-continued"),
     ],
     "docs/what-we-learnt.md": [
         (table_of, "mini", "parallax/methods"),

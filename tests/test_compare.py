@@ -50,6 +50,23 @@ def test_scores_are_means_over_other_languages_without_curves_and_single_directi
     assert row == ["xnli cross-lingual-transfer accuracy", "45.0 (1)", "--", ""]
 
 
+def test_scores_of_some_languages_alone(tmp_path, repository):
+    """English too, if it is named; a task with none of them is not there."""
+    config = load_config(repository, {"scale": "mini"})
+    for task, languages in (("xnli", {"en": 90.0, "de": 40.0, "fr": 50.0}), ("bucc", {"fr": 7.0})):
+        entries = [made_up.entry(language, value) for language, value in languages.items()]
+        made_up.write_score(tmp_path, "xlm", task, "zero-shot", 1, entries)
+
+    def found(*only: str) -> dict[str, float]:
+        scores = compare.scores_of(config, tmp_path / "xlm", of_today=False, only=only)
+        return {task: of_seed[1] for (task, _, _), of_seed in scores.items()}
+
+    assert found() == {"xnli": 45.0, "bucc": 7.0}
+    assert found("de", "en") == {"xnli": 65.0}
+    assert found("fr", "ru") == {"xnli": 50.0, "bucc": 7.0}
+    assert found("ru") == {}
+
+
 def test_a_second_fine_tuning_is_no_second_pre_training(tmp_path, repository):
     config = load_config(repository, {"scale": "mini"})
     again = 1 + config.scale["pretrain_seeds"]
@@ -122,6 +139,18 @@ def test_a_folder_of_scores_without_the_second_run_is_refused(repository, tmp_pa
     monkeypatch.chdir(repository)
     monkeypatch.setattr(sys, "argv", ["compare", "xlm-r", "xlm", "--config", "scale=real", "--scores", str(tmp_path)])
     with pytest.raises(UserError, match="has no folder xlm"):
+        compare.main()
+
+
+@pytest.mark.parametrize(
+    ("languages", "said"),
+    [("de,dee", "--languages: unknown language 'dee'; did you mean"), ("sw,af", "no scores yet of sw,af; those of")],
+)
+def test_languages_that_cannot_be_compared_are_said(repository, monkeypatch, languages, said):
+    monkeypatch.chdir(repository)
+    arguments = ["xlm-r", "xlm", "--languages", languages, "--config", "scale=mini", "scores_from=reference"]
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    with pytest.raises(UserError, match=said):
         compare.main()
 
 

@@ -1,19 +1,20 @@
 """Two runs side by side: what differs in their configuration, their scores with intervals, what they cost.
 
-    make compare A=xlm B=xlm-r
+    make compare A=xlm B=xlm-r LANGUAGES=de,fr
     python workflow/scripts/compare.py xlm xlm-r --config scale=mini scores_from=reference
 
 Scores are those that are there, of this scale and of today's configuration; each is the mean over its languages other
-than English. B minus A is over the pre-trainings that both have, paired, with the 95 % interval of Student's t where
-there are three or more: of pre-trainings alone, for these test items. Where runs are trained in several folders,
---scores reads those of the second run in another one, whatever the configuration there was.
+than English, or over those of --languages that its task has. B minus A is over the pre-trainings that both have,
+paired, with the 95 % interval of Student's t where there are three or more: of pre-trainings alone, for these test
+items. Where runs are trained in several folders, --scores reads those of the second run in another one, whatever the
+configuration there was.
 """
 
 import argparse
 import json
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,11 @@ def outdated(config: Config, path: Path) -> bool:
     return stale(config, read_content(path, config.scale_name), Path("results", config.scale_name)) is not None
 
 
-def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, dict[int, float]]:
-    """Of every task, setting and metric, by pre-training, the mean over the languages other than English and over the
-    fine-tunings of that pre-training."""
+def scores_of(
+    config: Config, folder: Path, of_today: bool = True, only: Collection[str] = ()
+) -> dict[Key, dict[int, float]]:
+    """Of every task, setting and metric, by pre-training, the mean over the languages other than English, or over those
+    of `only` that it has, and over the fine-tunings of that pre-training."""
     found: dict[Key, dict[int, float]] = {}
     paths = sorted(folder.glob("*/*/seed-*.json"))
     if config.from_reference:  # it may hold a part of a study that is not finished
@@ -81,8 +84,11 @@ def scores_of(config: Config, folder: Path, of_today: bool = True) -> dict[Key, 
         metrics = {score.metric for scores in results.by_seed.values() for score in scores}
         for metric in sorted(metric for metric in metrics if CURVE not in metric):
             languages = results.languages(metric)
-            others = [language for language in languages if language != ENGLISH] or languages
-            found[task, setting, metric] = by_training(config, run, results.average_values(others, metric))
+            chosen = [language for language in languages if language != ENGLISH] or languages
+            if only:
+                chosen = [language for language in languages if language in only]
+            if chosen:
+                found[task, setting, metric] = by_training(config, run, results.average_values(chosen, metric))
     return found
 
 
@@ -134,8 +140,12 @@ def main() -> None:
     parser.add_argument("b", help="another")
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as Snakemake's")
     parser.add_argument("--scores", type=Path, help="the scores of B, in place of those of this folder")
+    parser.add_argument("--languages", default="", help="averages over these alone, joined by commas")
     arguments = parser.parse_args()
     config: Config = kept_config(".", settings_of(arguments.config))
+    only = [code for code in arguments.languages.split(",") if code]
+    for code in only:
+        check_known(code, config.languages, "--languages", "language")
     names = [arguments.a, arguments.b]
     for name in names:
         check_known(name, config.runs, "make compare", "run")
@@ -144,14 +154,19 @@ def main() -> None:
     folders = [folder / canonical_run(config, name) for folder, name in zip(roots, names, strict=True)]
     if arguments.scores and not folders[1].is_dir():
         raise UserError(f"--scores {arguments.scores}: has no folder {folders[1].name}; give that of the runs' folders")
-    scores = [scores_of(config, folders[0]), scores_of(config, folders[1], of_today=not arguments.scores)]
+    scores = [
+        scores_of(config, folders[0], only=only),
+        scores_of(config, folders[1], of_today=not arguments.scores, only=only),
+    ]
     if not any(scores):
         shown = " and ".join(map(str, dict.fromkeys(folders)))
-        raise UserError(f"{shown}: no scores yet; those of reference/: CONFIG=scores_from=reference")
+        where = f" of {arguments.languages}" if only else ""
+        raise UserError(f"{shown}: no scores yet{where}; those of reference/: CONFIG=scores_from=reference")
     differing = differences(*(resolve_run(config, name) for name in names))
     print(f"Scale {config.scale_name}. What differs of the runs:\n")
     print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")
-    print("\nScores, mean over languages other than English (pre-trainings); the difference over those that both have,")
+    averaged = f"{', '.join(only)} where a task has them" if only else "languages other than English"
+    print(f"\nScores, mean over {averaged} (pre-trainings); the difference over those that both have,")
     print("from three on ± half of its 95 % interval:\n")
     print(lined_up([["task, setting, metric", *names, f"{names[1]} - {names[0]}"], *score_rows(*scores)]))
     trainings = [trained(config, name) for name in names]
