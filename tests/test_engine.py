@@ -145,7 +145,7 @@ def test_the_loss_is_the_mean_over_selected_tokens_by_hand(shards):
         for place, target in zip(batch.selected.tolist(), batch.targets.tolist(), strict=True)
     )
     assert mlm.MMLM.count(batch) == {"loss": int(batch.fields.selected.sum())}
-    assert float(loss.sums["loss"]) == pytest.approx(by_hand.item(), rel=1e-12)
+    assert loss.sums["loss"].item() == pytest.approx(by_hand.item(), rel=1e-12)
 
 
 @pytest.mark.usefixtures("double")
