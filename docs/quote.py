@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean, variance
@@ -151,13 +151,17 @@ def costs_of(scale: str) -> str:
     return "\n".join(lines)
 
 
+def averages_of(scale: str, runs: Iterable[str], only: Collection[str] = ()) -> dict[str, dict]:
+    """run -> its averages over the languages other than English, or over some, as `make compare` takes them."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    folder = REPOSITORY / "reference/scores" / scale
+    return {run: compare.scores_of(config, folder / canonical_run(config, run), only=only) for run in runs}
+
+
 def differences_of(head: str, scale: str, columns: dict[str, tuple], rows: dict[str, tuple]) -> str:
     """Mean difference of two runs and half of its interval, over the pre-trainings that both have; bold where that
     leaves out zero. Without the rows of runs that have no score yet."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
-    folder = REPOSITORY / "reference/scores" / scale
-    runs = sorted({run for pair in rows.values() for run in pair})
-    scores = {run: compare.scores_of(config, folder / canonical_run(config, run)) for run in runs}
+    scores = averages_of(scale, {run for pair in rows.values() for run in pair})
     lines = [f"| {head} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for label, (run, than) in rows.items():
         found = [compare.difference(scores[than].get(key, {}), scores[run].get(key, {})) for key in columns.values()]
@@ -176,9 +180,7 @@ def difference_words(value: float, half: float | None, count: int) -> str:
 def control_of(scale: str, method: str, start: str, control: str, run: str) -> str:
     """What training on without the method has of its lead, and the method's own: as unlike pre-trainings, since those
     of a seed need not go on from the same start."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
-    folder = REPOSITORY / "reference/scores" / scale
-    scores = [compare.scores_of(config, folder / canonical_run(config, one)) for one in (start, control, run)]
+    scores = averages_of(scale, (start, control, run)).values()
     lines = [
         f"| over {start} | the control | {method} | share of the control (95 %) | {method} ahead of it by |",
         "|---" * 5 + "|",
@@ -197,12 +199,10 @@ def control_of(scale: str, method: str, start: str, control: str, run: str) -> s
 
 def with_pairs_of(scale: str, label: str, run: str, control: str) -> str:
     """A run less its control in the languages whose pairs it reads, and in its task's others: unlike pre-trainings."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
-    folder = REPOSITORY / "reference/scores" / scale
+    config = load_config(REPOSITORY, {"scale": scale})
     read = {code for pair in resolve_run(config, run)["data"]["bitext"]["corpora"] for code in pair.split("-")} - {"en"}
     scores = [
-        [compare.scores_of(config, folder / canonical_run(config, one), only=only) for one in (run, control)]
-        for only in (read, config.languages.keys() - read - {"en"})
+        averages_of(scale, (run, control), only).values() for only in (read, config.languages.keys() - read - {"en"})
     ]
     lines = [f"| {label} | languages with pairs | the others |", "|---" * 3 + "|"]
     for row, (sign, *key) in (OF_CONTROLS | {"FLORES": (1, "flores", "zero-shot-retrieval", "accuracy")}).items():
@@ -220,9 +220,7 @@ def apart_words(run: Sequence[float], control: Sequence[float]) -> str:
 
 def over_control_of(scale: str, label: str, control: str, columns: dict[str, tuple], runs: dict[str, str]) -> str:
     """Runs less one control, as unlike pre-trainings; of a run with too few its difference over the same seeds."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
-    folder = REPOSITORY / "reference/scores" / scale
-    scores = {run: compare.scores_of(config, folder / canonical_run(config, run)) for run in (control, *runs.values())}
+    scores = averages_of(scale, (control, *runs.values()))
     lines = [f"| {label} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for words, run in runs.items():
         cells = []

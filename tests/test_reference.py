@@ -334,6 +334,9 @@ def test_the_page_sets_every_method_beside_xlm_rs_control(quote, repository):
         for cell, key in zip(said[words], quote.OF_REAL[0].values(), strict=True):
             if "±" in cell:
                 assert cell == apart(repository, key, run, "xlm-r-continued")
+            else:
+                pair = {"": (run, "xlm-r-continued")}
+                assert cell == quote.differences_of("", "real", {"": key}, pair).split(" | ")[-1].removesuffix(" |")
     assert len(said) == 5 and sum("±" in cell for row in said.values() for cell in row) >= 18
 
 
