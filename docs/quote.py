@@ -219,18 +219,23 @@ def apart_words(run: Sequence[float], control: Sequence[float]) -> str:
 
 
 def over_control_of(scale: str, label: str, control: str, columns: dict[str, tuple], runs: dict[str, str]) -> str:
-    """Runs less one control, as unlike pre-trainings; of a run with too few its difference over the same seeds."""
+    """Runs less one control, as unlike pre-trainings; † where that stays decided when all of the table is corrected."""
     scores = averages_of(scale, (control, *runs.values()))
+    pairs = [
+        [[*scores[one].get(key, {}).values()] for one in (run, control)]
+        for run in runs.values()
+        for key in columns.values()
+    ]
+    is_tested = [min(map(len, pair)) >= compare.FEWEST_TRAININGS for pair in pairs]
+    tested = [pair for pair, tells in zip(pairs, is_tested, strict=True) if tells]
+    chances = iter(holm([stats.ttest_ind(*pair, equal_var=False).pvalue for pair in tested]))
+    cells = [
+        apart_words(*pair) + (" †" if next(chances) <= 0.05 else "") if tells else "--"
+        for pair, tells in zip(pairs, is_tested, strict=True)
+    ]
     lines = [f"| {label} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for words, run in runs.items():
-        cells = []
-        for key in columns.values():
-            found, beside = scores[run].get(key, {}), scores[control].get(key, {})
-            if min(len(found), len(beside)) < compare.FEWEST_TRAININGS:
-                cells.append(difference_words(*compare.difference(beside, found)))
-            else:
-                cells.append(apart_words([*found.values()], [*beside.values()]))
-        lines.append(f"| {words} | {' | '.join(cells)} |")
+    for row, words in enumerate(runs):
+        lines.append(f"| {words} | {' | '.join(cells[row * len(columns) : (row + 1) * len(columns)])} |")
     return "\n".join(lines)
 
 

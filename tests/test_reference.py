@@ -283,7 +283,11 @@ OVER_CONTROLS = {  # table of docs/real-results.md -> which
 
 
 def apart(repository: Path, key: Sequence[str], run: str, control: str, only: str = "") -> str:
-    """A run less its control on real text, whose starts differ: by Welch's t, of SciPy."""
+    return apart_words(welch_of(repository, key, run, control, only))
+
+
+def welch_of(repository: Path, key: Sequence[str], run: str, control: str, only: str = ""):
+    """SciPy's test of a run's means and those of its control on real text, whose starts differ."""
 
     def counts(score: dict) -> bool:
         return score["metric"] == key[2] and score["language"] in (only.split() or {score["language"]} - {"en"})
@@ -293,8 +297,12 @@ def apart(repository: Path, key: Sequence[str], run: str, control: str, only: st
         scores = [json.loads(path.read_text())["scores"] for path in paths]
         return [fmean(score["value"] for score in one if counts(score)) for one in scores]
 
-    found = ttest_ind(means(run), means(control), equal_var=False).confidence_interval()
-    mean, half = (found.low + found.high) / 2, (found.high - found.low) / 2
+    return ttest_ind(means(run), means(control), equal_var=False)
+
+
+def apart_words(found) -> str:
+    interval = found.confidence_interval()
+    mean, half = (interval.low + interval.high) / 2, (interval.high - interval.low) / 2
     return f"{mean:+.1f} ± {half:.1f}".replace("-", "−") if abs(mean) >= 0.05 else f"0.0 ± {half:.1f}"
 
 
@@ -326,18 +334,21 @@ def test_the_page_says_where_ppas_lead_lies(quote, repository):
 
 
 def test_the_page_sets_every_method_beside_xlm_rs_control(quote, repository):
-    """By Welch's t, and by the difference of the same seeds where a method has fewer than three pre-trainings."""
+    """By Welch's t; † are those that Holm's steps, from the smallest p on, leave decided among all of the table."""
     told = ("real", "", "xlm-r-continued", quote.OF_REAL[0], quote.OVER_XLM_R)
     rows = [re.split(r" ?\| ?", line)[1:-1] for line in quote.over_control_of(*told).splitlines()[2:]]
-    said = {row[0]: [cell.strip("*") for cell in row[1:]] for row in rows}
-    for words, run in quote.OVER_XLM_R.items():
-        for cell, key in zip(said[words], quote.OF_REAL[0].values(), strict=True):
-            if "±" in cell:
-                assert cell == apart(repository, key, run, "xlm-r-continued")
-            else:
-                pair = {"": (run, "xlm-r-continued")}
-                assert cell == quote.differences_of("", "real", {"": key}, pair).split(" | ")[-1].removesuffix(" |")
-    assert len(said) == 5 and sum("±" in cell for row in said.values() for cell in row) >= 18
+    said = {(row[0], key): cell for row in rows for cell, key in zip(row[1:], quote.OF_REAL[0].values(), strict=True)}
+    welch = {
+        (words, key): welch_of(repository, key, run, "xlm-r-continued")
+        for words, run in quote.OVER_XLM_R.items()
+        for key in quote.OF_REAL[0].values()
+    }
+    assert {cell: words.strip("*† ") for cell, words in said.items()} == {
+        cell: apart_words(found) for cell, found in welch.items()
+    }
+    order = sorted(welch, key=lambda cell: welch[cell].pvalue)
+    fails = [welch[cell].pvalue * (len(order) - step) > 0.05 for step, cell in enumerate(order)]
+    assert {cell for cell, words in said.items() if words.endswith(" †")} == {*order[: fails.index(True)]} != set()
 
 
 @pytest.mark.parametrize("start", [0.0, 10.0])
