@@ -444,7 +444,7 @@ def test_a_point_is_one_pre_training_and_a_stroke_their_mean(dots):
     assert [axes.get_title() for axes in panels] == ["UD-POS", "Tatoeba"]
     labels = [label.get_text() for label in panels[0].get_yticklabels()]
     heights = dict(zip(labels, panels[0].get_yticks(), strict=True))
-    assert labels == [row.label for row in table.rows] and len(labels) == 12
+    assert labels == [row.label for row in table.rows] and len(labels) == 13
     for number, axes in enumerate(panels):
         for row in table.rows:
             values = list(row.cells[number].values.values())
@@ -467,10 +467,10 @@ def test_pre_trainings_that_are_missing_are_listed(dots):
     assert [(row, what) for _, row, what, _ in found[:2]] == [
         ("XLM-E (xlm-e-base)", "UD-POS"), ("XLM-E (xlm-e-base)", "Tatoeba")
     ]  # fmt: skip
-    assert len(found) == 2 * 9
+    assert len(found) == 2 * 10
     nothing = dataclasses.replace(context, scores_root=Path("none"), reference=True)
     figure = report.figures.draw(spec, nothing)
-    assert len(missing_lines(spec, nothing)) == 2 * 12 and not figure.axes[0].lines
+    assert len(missing_lines(spec, nothing)) == 2 * 13 and not figure.axes[0].lines
     plt.close(figure)
 
 
