@@ -221,21 +221,18 @@ def apart_words(run: Sequence[float], control: Sequence[float]) -> str:
 def over_control_of(scale: str, label: str, control: str, columns: dict[str, tuple], runs: dict[str, str]) -> str:
     """Runs less one control, as unlike pre-trainings; † where that stays decided when all of the table is corrected."""
     scores = averages_of(scale, (control, *runs.values()))
-    pairs = [
-        [[*scores[one].get(key, {}).values()] for one in (run, control)]
-        for run in runs.values()
+    pairs = {
+        (words, key): [[*scores[one].get(key, {}).values()] for one in (run, control)]
+        for words, run in runs.items()
         for key in columns.values()
-    ]
-    is_tested = [min(map(len, pair)) >= compare.FEWEST_TRAININGS for pair in pairs]
-    tested = [pair for pair, tells in zip(pairs, is_tested, strict=True) if tells]
-    chances = iter(holm([stats.ttest_ind(*pair, equal_var=False).pvalue for pair in tested]))
-    cells = [
-        apart_words(*pair) + (" †" if next(chances) <= 0.05 else "") if tells else "--"
-        for pair, tells in zip(pairs, is_tested, strict=True)
-    ]
+    }
+    tested = {cell: pair for cell, pair in pairs.items() if min(map(len, pair)) >= compare.FEWEST_TRAININGS}
+    corrected = holm([stats.ttest_ind(*pair, equal_var=False).pvalue for pair in tested.values()])
+    stands = {cell for cell, p_value in zip(tested, corrected, strict=True) if p_value <= 0.05}
+    said = {cell: apart_words(*pair) + " †" * (cell in stands) for cell, pair in tested.items()}
     lines = [f"| {label} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for row, words in enumerate(runs):
-        lines.append(f"| {words} | {' | '.join(cells[row * len(columns) : (row + 1) * len(columns)])} |")
+    for words in runs:
+        lines.append(f"| {words} | {' | '.join(said.get((words, key), '--') for key in columns.values())} |")
     return "\n".join(lines)
 
 
