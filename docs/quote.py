@@ -34,6 +34,7 @@ from report.figures import draw  # noqa: E402
 from report.intervals import adjusted, holm  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
 from report.measured import DECIDED, LEVEL  # noqa: E402
+from report.scores import load_results  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
 from report.verdicts import counts_of, points, tried  # noqa: E402
@@ -112,6 +113,19 @@ OF_CONTROLS = {
     "Tatoeba, centred": (1, "tatoeba", "zero-shot-retrieval-centred", "accuracy"),
     "FLORES, centred": (1, "flores", "zero-shot-retrieval-centred", "accuracy"),
 }
+# Those that are ahead of text alone somewhere, and what is read of each layer.
+AHEAD_OF_TEXT = {label: run for label, run in WITH_TLM.items() if label != "VECO"}
+BY_LAYER = (
+    {
+        **{row: OF_CONTROLS[row] for row in ("alignment, errors fewer", "Tatoeba", "Tatoeba, centred")},
+        "FLORES": (1, "flores", "zero-shot-retrieval", "accuracy"),
+        "FLORES, centred": OF_CONTROLS["FLORES, centred"],
+    },
+    {
+        "TLM": ("ernie-m-base-exp2", "xlm-r-continued"),
+        **{label: (run, "ernie-m-base-exp2") for label, run in AHEAD_OF_TEXT.items()},
+    },
+)
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> - `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -241,6 +255,42 @@ def over_control_of(scale: str, label: str, control: str, columns: dict[str, tup
     for words in runs:
         lines.append(f"| {words} | {' | '.join(said.get((words, key), '--') for key in columns.values())} |")
     return "\n".join(lines)
+
+
+def shares_of(scale: str, label: str, start: str, control: str, runs: dict[str, str]) -> str:
+    """What a control has of the lead of each run over one start of both, where no tuning is needed."""
+    before, beside, *after = averages_of(scale, (start, control, *runs.values())).values()
+    lines = [f"| {label} | {' | '.join(WITHOUT_TUNING)} |", "|---" * (len(WITHOUT_TUNING) + 1) + "|"]
+    for words, found in zip(runs, after, strict=True):
+        shares = [
+            share_words(*([*one[key].values()] for one in (before, beside, found))) for key in WITHOUT_TUNING.values()
+        ]
+        lines.append(f"| {words} | {' | '.join(shares)} |")
+    return "\n".join(lines)
+
+
+def layers_of(scale: str, label: str, rows: dict[str, tuple], runs: dict[str, tuple[str, str]]) -> str:
+    """Each run less its control at each layer, as unlike pre-trainings; bold where that leaves out zero."""
+    lines = []
+    for words, pair in runs.items():
+        for row, (sign, *key) in rows.items():
+            both = [curve_of(scale, one, *key) for one in pair]
+            cells = [
+                apart_words(*([sign * value for value in values] for values in at))
+                for at in zip(*(curve.values() for curve in both), strict=True)
+            ]
+            lines.append(f"| {words}, {row} | {' | '.join(cells)} |")
+    head = [label, *map(str, both[0])]
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])
+
+
+def curve_of(scale: str, run: str, task: str, setting: str, metric: str) -> dict[int, list[float]]:
+    """Layer -> of each pre-training the mean over the languages other than English."""
+    folder = REPOSITORY / "reference/scores" / scale / run / task / setting
+    results = load_results({int(path.stem.removeprefix("seed-")): path for path in folder.glob("seed-*.json")}, scale)
+    metric = f"{metric}-by-layer"
+    languages = [language for language in results.languages(metric) if language != "en"]
+    return {layer: [*of_seed.values()] for layer, of_seed in results.curves(metric, languages, "layer").items()}
 
 
 def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, float]:
@@ -387,6 +437,15 @@ COMPUTED = {
         (control_of, "real", "ERNIE-M", "xlm-r", "xlm-r-continued", "ernie-m-base"),
         (control_of, "real", "PPA", "mbert", "mbert-continued", "ppa-250k"),
         *((over_control_of, "real", label, control, OF_REAL[0], runs) for label, (control, runs) in OVER_XLM_R.items()),
+        (
+            shares_of,
+            "real",
+            "TLM's share of the lead over text alone",
+            "xlm-r-continued",
+            "ernie-m-base-exp2",
+            AHEAD_OF_TEXT,
+        ),
+        (layers_of, "real", "more at layer", *BY_LAYER),
         (with_pairs_of, "real", "PPA less its control", "ppa-250k", "mbert-continued"),
     ],
     "docs/what-we-learnt.md": [

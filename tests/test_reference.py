@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from types import ModuleType
 
+import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
@@ -264,7 +265,7 @@ def quote(repository) -> ModuleType:
     [
         ("README.md", 1, 0),
         ("docs/measured.md", 2, 0),
-        ("docs/real-results.md", 8, 2),
+        ("docs/real-results.md", 10, 2),
         ("docs/what-we-learnt.md", 7, 10),
     ],
 )
@@ -351,6 +352,33 @@ def test_the_page_sets_every_method_beside_xlm_rs_controls(quote, repository, la
     order = sorted(welch, key=lambda cell: welch[cell].pvalue)
     fails = [welch[cell].pvalue * (len(order) - step) > 0.05 for step, cell in enumerate(order)]
     assert {cell for cell, words in said.items() if words.endswith(" †")} == {*order[: fails.index(True)]} != set()
+
+
+def test_the_page_sets_methods_beside_their_controls_at_every_layer(quote, repository):
+    """By Welch's t of SciPy on what the score files hold of a layer, in which both directions of retrieval count."""
+    rows, runs = quote.BY_LAYER
+    said = [re.split(r" ?\| ?", line)[1:-1] for line in quote.layers_of("real", "", rows, runs).splitlines()]
+    found = [["", *map(str, range(5))], ["---"] * 6]
+    for label, pair in runs.items():
+        for row, (sign, task, setting, metric) in rows.items():
+            curves = [layer_means(repository, run, task, setting, metric) for run in pair]
+            cells = [
+                apart_words(ttest_ind(*(sign * means[layer] for means in curves), equal_var=False))
+                for layer in range(5)
+            ]
+            found.append([f"{label}, {row}", *cells])
+    assert [[cell.strip("*") for cell in line] for line in said] == found
+
+
+def layer_means(repository: Path, run: str, task: str, setting: str, metric: str) -> np.ndarray:
+    """[layer, pre-training]: of all that its file holds in languages other than English; each has both directions or
+    none."""
+    means = []
+    for path in sorted((repository / "reference/scores/real" / run / task / setting).glob("seed-*.json")):
+        scores = [one for one in json.loads(path.read_text())["scores"] if one["language"] != "en"]
+        of_layers = [one for one in scores if one["metric"] == f"{metric}-by-layer" and one["direction"] != "both"]
+        means.append([fmean(one["value"] for one in of_layers if one["layer"] == layer) for layer in range(5)])
+    return np.array(means).T
 
 
 @pytest.mark.parametrize("start", [0.0, 10.0])
