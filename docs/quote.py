@@ -25,6 +25,7 @@ sys.path.insert(0, str(REPOSITORY / "workflow/scripts"))
 import compare  # noqa: E402
 from common.atomic import write_text  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
+from plan.claims import BY_LAYER  # noqa: E402
 from plan.load import load_config  # noqa: E402
 from plan.needs import canonical_run  # noqa: E402
 from plan.runs import resolve_run, with_ancestors  # noqa: E402
@@ -34,7 +35,7 @@ from report.figures import draw  # noqa: E402
 from report.intervals import adjusted, holm  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
 from report.measured import DECIDED, LEVEL  # noqa: E402
-from report.scores import load_results  # noqa: E402
+from report.scores import group_paths, load_results  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
 from report.verdicts import counts_of, points, tried  # noqa: E402
@@ -113,14 +114,11 @@ OF_CONTROLS = {
     "Tatoeba, centred": (1, "tatoeba", "zero-shot-retrieval-centred", "accuracy"),
     "FLORES, centred": (1, "flores", "zero-shot-retrieval-centred", "accuracy"),
 }
+WITH_FLORES = OF_CONTROLS | {"FLORES": (1, "flores", "zero-shot-retrieval", "accuracy")}
 # Those that are ahead of text alone somewhere, and what is read of each layer.
 AHEAD_OF_TEXT = {label: run for label, run in WITH_TLM.items() if label != "VECO"}
-BY_LAYER = (
-    {
-        **{row: OF_CONTROLS[row] for row in ("alignment, errors fewer", "Tatoeba", "Tatoeba, centred")},
-        "FLORES": (1, "flores", "zero-shot-retrieval", "accuracy"),
-        "FLORES, centred": OF_CONTROLS["FLORES, centred"],
-    },
+AT_LAYERS = (
+    {row: key for row, key in WITH_FLORES.items() if row not in ("UD-POS", "WikiANN")},
     {
         "TLM": ("ernie-m-base-exp2", "xlm-r-continued"),
         **{label: (run, "ernie-m-base-exp2") for label, run in AHEAD_OF_TEXT.items()},
@@ -226,7 +224,7 @@ def with_pairs_of(scale: str, label: str, run: str, control: str) -> str:
         averages_of(scale, (run, control), only).values() for only in (read, config.languages.keys() - read - {"en"})
     ]
     lines = [f"| {label} | languages with pairs | the others |", "|---" * 3 + "|"]
-    for row, (sign, *key) in (OF_CONTROLS | {"FLORES": (1, "flores", "zero-shot-retrieval", "accuracy")}).items():
+    for row, (sign, *key) in WITH_FLORES.items():
         cells = []
         for found in scores:
             pair = [list(one.get(tuple(key), {}).values()) for one in found]
@@ -284,13 +282,15 @@ def layers_of(scale: str, label: str, rows: dict[str, tuple], runs: dict[str, tu
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])
 
 
+@cache
 def curve_of(scale: str, run: str, task: str, setting: str, metric: str) -> dict[int, list[float]]:
     """Layer -> of each pre-training the mean over the languages other than English."""
     folder = REPOSITORY / "reference/scores" / scale / run / task / setting
-    results = load_results({int(path.stem.removeprefix("seed-")): path for path in folder.glob("seed-*.json")}, scale)
-    metric = f"{metric}-by-layer"
+    (of_seed,) = group_paths(folder.glob("seed-*.json")).values()
+    results = load_results(of_seed, scale)
     languages = [language for language in results.languages(metric) if language != "en"]
-    return {layer: [*of_seed.values()] for layer, of_seed in results.curves(metric, languages, "layer").items()}
+    curves = results.curves(f"{metric}{BY_LAYER}", languages, "layer")
+    return {layer: [*of_seed.values()] for layer, of_seed in curves.items()}
 
 
 def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, float]:
@@ -445,7 +445,7 @@ COMPUTED = {
             "ernie-m-base-exp2",
             AHEAD_OF_TEXT,
         ),
-        (layers_of, "real", "more at layer", *BY_LAYER),
+        (layers_of, "real", "more at layer", *AT_LAYERS),
         (with_pairs_of, "real", "PPA less its control", "ppa-250k", "mbert-continued"),
     ],
     "docs/what-we-learnt.md": [

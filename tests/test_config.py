@@ -312,7 +312,7 @@ WRONG = [
     ),
     ("config/scales/mini.yaml", "  precision: fp32", "  init: {run: xlm}", ["run_overrides.init: a scale does not"]),
     ("config/scales/mini.yaml", "runs: [xlm-r,", "runs: [xlmr,", ["runs[0]: unknown run 'xlmr'"]),
-    ("config/scales/mini.yaml", "  paws-x: its", "  pawsx: its", ["on_request: unknown task, or", "'paws-x'"]),
+    ("config/scales/mini.yaml", "  paws-x: English", "  pawsx: English", ["on_request: unknown task, or", "'paws-x'"]),
     ("config/config.yaml", "runs: null", "runs: al", ["config.yaml, runs", '"al"', "a list of runs, the word all"]),
     ("config/tasks/xnli.yaml", "version: 1", "versions: 1", ["xnli.yaml, versions", "did you mean 'version'?"]),
     ("config/tasks/xnli.yaml", "gold: xnli/1.0", "gold: xnli/1.1", ["datasets.gold", "unknown dataset 'xnli/1.1'"]),

@@ -356,7 +356,7 @@ def test_the_page_sets_every_method_beside_xlm_rs_controls(quote, repository, la
 
 def test_the_page_sets_methods_beside_their_controls_at_every_layer(quote, repository):
     """By Welch's t of SciPy on what the score files hold of a layer, in which both directions of retrieval count."""
-    rows, runs = quote.BY_LAYER
+    rows, runs = quote.AT_LAYERS
     said = [re.split(r" ?\| ?", line)[1:-1] for line in quote.layers_of("real", "", rows, runs).splitlines()]
     found = [["", *map(str, range(5))], ["---"] * 6]
     for label, pair in runs.items():
