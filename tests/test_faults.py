@@ -584,8 +584,9 @@ def in_a_session(words: list[str], options: dict) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, *words[1:]], stderr=subprocess.DEVNULL, start_new_session=True, **options)
 
 
-def wait_for_lock(tree: Path, process: subprocess.Popen) -> None:
-    while not list(tree.glob(".snakemake/locks/*")):
+def wait_for_job(started: Path, process: subprocess.Popen) -> None:
+    """Until its job runs: the lock is taken before that, and written whole."""
+    while not started.exists():
         assert process.poll() is None
         time.sleep(0.02)
 
@@ -595,29 +596,32 @@ def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     """The second gets an error that tells the mend, the first is right; after a kill the mend is that of the message.
     A clock that was set back makes work, and no other result."""
     tree = copy_tree(repository, tmp_path / "tree")
+    started, gate = tmp_path / "started", tmp_path / "gate"  # the job waits for the test, on a slow machine too
     edit(
         tree,
         "workflow/rules/sources.smk",
         "python {input.script:q} --scale",
-        "sleep 1; python {input.script:q} --scale",
+        f"touch {started}; timeout --foreground 300 sh -c 'until test -e {gate}; do sleep 0.05; done'; "
+        "python {input.script:q} --scale",
     )
     environment = ENVIRONMENT | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     options = {"cwd": tree, "env": environment, "text": True}
     manifest = "results/smoke/world/MANIFEST.tsv"
     first = in_a_session(call("--", manifest), options)
-    wait_for_lock(tree, first)
-    os.killpg(first.pid, signal.SIGSTOP)  # with its job, or a slow second finds that all is made
+    wait_for_job(started, first)
     second = subprocess.run(call("--", manifest), capture_output=True, **options)
-    os.killpg(first.pid, signal.SIGCONT)
+    gate.touch()
     assert second.returncode != 0 and "Directory cannot be locked" in second.stderr and "--unlock" in second.stderr
     assert first.wait(120) == 0
     whole = (tree / manifest).read_bytes()
 
-    (tree / manifest).unlink()
+    for path in [tree / manifest, started, gate]:
+        path.unlink()
     killed = in_a_session(call("--", manifest), options)
-    wait_for_lock(tree, killed)
+    wait_for_job(started, killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
+    gate.touch()
     again = subprocess.run(call("--", manifest), capture_output=True, **options)
     assert again.returncode != 0 and "--unlock" in again.stderr
     assert subprocess.run(call("--unlock"), capture_output=True, **options).returncode == 0
