@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean, variance
@@ -26,6 +27,7 @@ import compare  # noqa: E402
 from common.atomic import write_text  # noqa: E402
 from common.errors import UserError, run_main  # noqa: E402
 from plan.claims import BY_LAYER  # noqa: E402
+from plan.config import Config  # noqa: E402
 from plan.load import load_config  # noqa: E402
 from plan.needs import canonical_run  # noqa: E402
 from plan.runs import resolve_run, with_ancestors  # noqa: E402
@@ -124,6 +126,14 @@ AT_LAYERS = (
         **{label: (run, "ernie-m-base-exp2") for label, run in AHEAD_OF_TEXT.items()},
     },
 )
+# Columns of a table of what one task does to an average: a claim, and what it is tried beside if not what it names.
+OF_AVERAGES = {
+    "XLM-E over XLM-R": ("xlm-e-xtreme-xlm-r", None),
+    "VECO over XLM-R": ("veco-xtreme", None),
+    "VECO over its control": ("veco-xtreme", "xlm-r-large-continued"),
+    "with translations, over XLM-R": ("veco-xtreme-translate-train-all", None),
+    "over the control": ("veco-xtreme-translate-train-all", "xlm-r-large-continued"),
+}
 CLAIMS = {"docs/what-we-learnt.md": "mini", "docs/real-results.md": "real"}  # page -> scale
 QUOTED = re.compile(r"^> - `([\w-]+)`: .+$", re.MULTILINE)
 
@@ -333,9 +343,35 @@ def with_table(text: str, table: str, page: str) -> str:
 @cache
 def claims_of(scale: str) -> list[dict]:
     """What becomes of each claim on the reference scores of a scale."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    return tried_at(load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"}))
+
+
+def tried_at(config: Config) -> list[dict]:
     reference = REPOSITORY / "reference"
-    return tried(config, reference / "scores" / scale, reference / "trainings" / scale)
+    return tried(config, reference / "scores" / config.scale_name, reference / "trainings" / config.scale_name)
+
+
+def without_one_of(scale: str, label: str, columns: dict[str, tuple[str, str | None]]) -> str:
+    """A claim on an average of tasks, tried without each of them, alone; its verdict where it is not that of all."""
+    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    claims = {claim["id"]: claim for claim in config.claims}
+    asked = {}
+    for words, (name, than) in columns.items():
+        claim, better = claims[name], claims[name]["better"]
+        for left_out in (None, *better["xtreme"]):
+            changed = {"than": than or better["than"], "xtreme": [one for one in better["xtreme"] if one != left_out]}
+            asked[words, left_out] = claim | {"better": better | changed}
+    found = dict(zip(asked, tried_at(replace(config, claims=[*asked.values()])), strict=True))
+    lines = [f"| {label} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for left_out in dict.fromkeys(left_out for _, left_out in asked):
+        cells = []
+        for words in columns:
+            one, whole = found.get((words, left_out)), found[words, None]
+            measured = "; ".join(measured_lines(one)).partition(" of ")[0] if one else "--"
+            says = one and (one is whole or one["verdict"] != whole["verdict"])
+            cells.append(f"{measured}; {one['verdict']}" if says else measured)
+        lines.append(f"| {left_out or 'nothing'} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def verdicts_of(scale: str) -> str:
@@ -456,15 +492,21 @@ COMPUTED = {
         (differences_of, "world 2", "mini-2", *OF_WORLDS),
         (in_both, "mini", "mini-2"),
         (corrections_of, "mini"),
+        (without_one_of, "mini", "XTREME's average without", OF_AVERAGES),
     ],
 }
+
+
+@cache
+def tables_in(page: str) -> list[str]:
+    return [make(*told) for make, *told in COMPUTED[page]]
 
 
 def renewed(page: str) -> str:
     """The page with today's numbers in its tables and quoted claims."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
-    for make, *told in COMPUTED[page]:
-        text = with_table(text, make(*told), page)
+    for table in tables_in(page):
+        text = with_table(text, table, page)
     return with_quotes(text, quotes_of(CLAIMS[page]), page) if page in CLAIMS else text
 
 

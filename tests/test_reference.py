@@ -266,13 +266,13 @@ def quote(repository) -> ModuleType:
         ("README.md", 1, 0),
         ("docs/measured.md", 2, 0),
         ("docs/real-results.md", 10, 2),
-        ("docs/what-we-learnt.md", 7, 10),
+        ("docs/what-we-learnt.md", 8, 10),
     ],
 )
 def test_the_pages_quote_what_the_reference_scores_make(quote, repository, page, tables, claims):
     text = (repository / page).read_text(encoding="utf-8")
     assert quote.renewed(page) == text, "python docs/quote.py"
-    shown = [make(*told) for make, *told in quote.COMPUTED[page]]
+    shown = quote.tables_in(page)
     assert len(shown) == tables and all(len(table.splitlines()) > 3 for table in shown)
     assert len(quote.QUOTED.findall(text)) == text.count("> - `") >= claims
 
@@ -379,6 +379,24 @@ def layer_means(repository: Path, run: str, task: str, setting: str, metric: str
         of_layers = [one for one in scores if one["metric"] == f"{metric}-by-layer" and one["direction"] != "both"]
         means.append([fmean(one["value"] for one in of_layers if one["layer"] == layer) for layer in range(5)])
     return np.array(means).T
+
+
+def test_averages_without_a_task_are_on_average_those_of_all(quote):
+    """Each task is left out once, so the mean of what is left is the whole, which says what the claim's quote does."""
+    (table,) = (one for one in quote.tables_in("docs/what-we-learnt.md") if one.startswith("| XTREME's average"))
+    heads, _, whole, *without = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+    for column, (claim, beside) in enumerate(quote.OF_AVERAGES.values(), 1):
+        value, left = points_of(whole[column]), [points_of(row[column]) for row in without if row[column] != "--"]
+        assert value == pytest.approx(fmean(left), abs=0.11) and len(left) in (7, 9), heads[column]
+        assert len(set(left)) > 2, heads[column]
+        said, verdict = whole[column].split("; ")
+        if not beside:
+            quoted = quote.quotes_of("mini")[claim]
+            assert f": {said} of " in quoted and quoted.split("; ")[1].split(",")[0] == verdict
+
+
+def points_of(cell: str) -> float:
+    return float(cell.partition(" ")[0].replace("−", "-"))
 
 
 @pytest.mark.parametrize("start", [0.0, 10.0])

@@ -64,16 +64,17 @@ def _side(config: Config, side: claims.Side, cell: dict, files: list[str]) -> fl
 
 def _printed(config: Config, cell: dict, measure: claims.Measure, code: str, files: list[str]) -> float:
     """The one number of a language, of pairs that with English; a task may be called otherwise in print."""
-    wanted = {"model": cell["model"], "setting": cell.get("setting", "")}
-    metrics = IN_PRINT.get(measure.metric, (measure.metric,))
+    model, setting = cell["model"], cell.get("setting", "")
+    metrics, languages = IN_PRINT.get(measure.metric, (measure.metric,)), (code, f"en-{code}")
     rows = [
         row
         for file in files
         for row in printed_rows(config.root, file, claims.SHOWN)
-        if all(row.get(key) == value for key, value in wanted.items())
+        if row.get("model") == model
+        and row.get("language") in languages
+        and row.get("setting") == setting
         and row.get("metric") in metrics
         and (row["note"] or "").startswith(cell.get("note", ""))
-        and row.get("language") in (code, f"en-{code}")
     ]
     of_task = [row["value"] for row in rows if row["task"] in (measure.task, cell.get("task"))]
     found = of_task or [row["value"] for row in rows if row["task"].startswith(f"{measure.task}-")]
