@@ -390,6 +390,8 @@ def test_a_recipe_takes_its_setting_and_then_the_scale(paper, mini):
     overrides = mini.scale["task_overrides"]["xnli"]
     assert small["recipe"]["peak_lr"] == overrides["recipe"]["peak_lr"]
     assert resolve_recipe(mini, "tatoeba", "zero-shot-retrieval", "nobody")["recipe"]["name"] == "default"
+    settings = ("cross-lingual-transfer", "translate-train-de", "translate-train-all")
+    assert [resolve_recipe(mini, "mlqa", one, "xlm-r")["train_limit"] for one in settings] == [4000, 4000, 12000]
 
 
 def test_seeds_share_pretrainings(repository):

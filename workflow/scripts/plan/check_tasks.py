@@ -80,6 +80,9 @@ def check_task(config: Config, name: str) -> None:
         check_known(code, task["languages"], f"{changed}.languages", f"language of {name}")
     for setting in overrides.get("recipe", {}).get("settings", {}):
         check_known(setting, task["settings"], f"{changed}.recipe.settings", "setting")
+    if isinstance(limits := overrides.get("train_limit"), dict):
+        for setting in limits:
+            check_known(setting, {*task["settings"], "*"}, f"{changed}.train_limit", "setting")
     if "datasets" in overrides:
         by_part = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
         for key, id_ in expand_datasets(config, overrides["datasets"], by_part, changed).items():

@@ -219,6 +219,8 @@ def _resolve_recipe(config: Config, task: str, job: str, recipe: str) -> dict:
     resolved["languages"] = [own_language] if own_language else task_languages(config, task)
     by_setting = resolved["recipe"].pop("settings", {}).get(setting, {})
     resolved["recipe"] = deep_merge(resolved["recipe"], by_setting)
+    if isinstance(limits := resolved["train_limit"], dict):
+        resolved["train_limit"] = limits.get(setting, limits.get("*"))
     if how.get("model"):
         resolved["model"] = dict(how["model"])
     if own_language == "en":  # nothing to switch to: English is what the others are translated from
