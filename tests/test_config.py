@@ -215,7 +215,7 @@ WRONG = [
     ("config/scales/mini.yaml", "train_limit", "train_limt", ["task_overrides.xnli", "'train_limt'", "'train_limit'"]),
     ("config/scales/mini.yaml", '"*": 4000', '"*": many', ["task_overrides.mlqa.train_limit.*", 'is "many"', "number"]),
     ("config/scales/mini.yaml", "train-all: 12000", "train-al: 12000", ["mlqa.train_limit", "'translate-train-al'"]),
-    ("config/scales/mini.yaml", "train_limit: 9000", "train_limit: 0", ["task_overrides.xnli.train_limit"]),
+    ("config/scales/mini.yaml", "train_limit: 100", "train_limit: 0", ["task_overrides.ud-pos.train_limit"]),
     ("config/scales/mini.yaml", "epochs: ", "epoch: ", ["task_overrides", "recipes.default.epoch", "'epochs'"]),
     ("config/scales/mini.yaml", "decontaminate: [", "decontaminate: [xnl, ", ["decontaminate[0]", "'xnl'", "'xnli'"]),
     ("config/scales/mini.yaml", "language_id: trained", "language_id: lid", ["language_id", "unknown dataset 'lid'"]),
