@@ -72,22 +72,30 @@ def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
     write_run(folder / "run.yaml", **changes)
     rng = random.Random(7)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    reached, first = [], None
-    for _ in range(20):
+    reached = []
+
+    def started() -> subprocess.Popen:
         process = subprocess.Popen(command(corpus, folder), stderr=subprocess.PIPE, text=True, env=environment)
         for line in process.stderr:  # the imports are over: from here on every moment counts
             if line.startswith("run test"):
                 break
-        if first is None:
-            start = time.monotonic()
-            while process.poll() is None and not list(folder.rglob("step-*.pt")):
-                time.sleep(0.005)
-            first = time.monotonic() - start
-        else:
-            time.sleep(rng.uniform(0, 5 * first))
+        return process
+
+    def kill(process: subprocess.Popen) -> None:
         process.kill()
         process.wait()
         process.stderr.read()  # to its end, which is that of the training: ready.py kills it when who called is killed
+
+    process, start = started(), time.monotonic()
+    while not list(folder.rglob("step-*.pt")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    first = time.monotonic() - start
+    kill(process)
+    for _ in range(20):
+        process = started()
+        time.sleep(rng.uniform(0, 5 * first))
+        kill(process)
         reached.append(max((int(p.stem.split("-")[1]) for p in folder.rglob("step-*.pt")), default=0))
     assert len(set(reached)) > 3 and reached == sorted(reached), reached
     done = train(corpus, folder)
