@@ -180,9 +180,14 @@ def costs_of(scale: str) -> str:
     return "\n".join(lines)
 
 
+@cache
+def reference_of(scale: str) -> Config:
+    return load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+
+
 def averages_of(scale: str, runs: Iterable[str], only: Collection[str] = ()) -> dict[str, dict]:
     """run -> its averages over the languages other than English, or over some, as `make compare` takes them."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    config = reference_of(scale)
     folder = REPOSITORY / "reference/scores" / scale
     return {run: compare.scores_of(config, folder / canonical_run(config, run), only=only) for run in runs}
 
@@ -343,7 +348,7 @@ def with_table(text: str, table: str, page: str) -> str:
 @cache
 def claims_of(scale: str) -> list[dict]:
     """What becomes of each claim on the reference scores of a scale."""
-    return tried_at(load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"}))
+    return tried_at(reference_of(scale))
 
 
 def tried_at(config: Config) -> list[dict]:
@@ -353,7 +358,7 @@ def tried_at(config: Config) -> list[dict]:
 
 def without_one_of(scale: str, label: str, columns: dict[str, tuple[str, str | None]]) -> str:
     """A claim on an average of tasks, tried without each of them, alone; its verdict where it is not that of all."""
-    config = load_config(REPOSITORY, {"scale": scale, "scores_from": "reference"})
+    config = reference_of(scale)
     claims = {claim["id"]: claim for claim in config.claims}
     asked = {}
     for words, (name, than) in columns.items():
