@@ -11,12 +11,12 @@ import json
 import math
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean, stdev, variance
 
 from scipy import stats
 
@@ -37,7 +37,7 @@ from report.figures import draw  # noqa: E402
 from report.intervals import adjusted, holm  # noqa: E402
 from report.ledger import measured_lines, verdict_words  # noqa: E402
 from report.measured import DECIDED, LEVEL  # noqa: E402
-from report.scores import group_paths, load_results  # noqa: E402
+from report.scores import LESS_IS_BETTER, group_paths, load_results  # noqa: E402
 from report.table_text import render_markdown  # noqa: E402
 from report.tables import build  # noqa: E402
 from report.verdicts import counts_of, points, tried  # noqa: E402
@@ -394,26 +394,72 @@ def verdicts_of(scale: str) -> str:
 
 
 def tries_of(scale: str) -> str:
-    """Of the tasks whose fine-tunings start again: how often those of trained encoders did, without translations."""
+    """Of the tasks whose fine-tunings start again: how often those of trained encoders did, on English and on
+    translations."""
     config = load_config(REPOSITORY, {"scale": scale})
-    lines = ["| task | bar | fine-tunings | tries | tries below the bar | never above it | which |", "|---" * 7 + "|"]
+    lines = [
+        "| task | rows of | bar | fine-tunings | tries | tries below the bar | never above it | which |",
+        "|---" * 8 + "|",
+    ]
     for task in config.tasks:
-        paths = sorted((REPOSITORY / "reference/scores" / scale).glob(f"*/{task}/cross-lingual-transfer/*.json"))
-        files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-        found = [one for one in files if one["run"] not in config.untrained and "tries" in one.get("selection", {})]
-        if not found:
+        read = [one for _, one in files_of(scale, task) if one["run"] not in config.untrained]
+        tuned = [one for one in read if "tries" in (one.get("selection") or {})]
+        english = [one for one in tuned if one["setting"] == "cross-lingual-transfer"]
+        if not english:  # retrieval, by models of XNLI
             continue
-        bar, below = found[0]["selection"]["below"], Counter()
-        for one in found:
-            below[one["run"]] += sum(score < bar for score in one["selection"]["tries"])
-        cells = [
-            len(found),
-            sum(len(one["selection"]["tries"]) for one in found),
-            below.total(),
-            sum(max(one["selection"]["tries"]) < bar for one in found),
-            ", ".join(f"`{run}` {count}" for run, count in below.most_common() if count),
-        ]
-        lines.append(f"| {task} | {bar} | {' | '.join(map(str, cells))} |")
+        for rows, found in (("English", english), ("translations", [one for one in tuned if one not in english])):
+            if not found:
+                continue
+            bar, below = found[0]["selection"]["below"], Counter()
+            for one in found:
+                below[one["run"]] += sum(score < bar for score in one["selection"]["tries"])
+            cells = [
+                rows,
+                bar,
+                len(found),
+                sum(len(one["selection"]["tries"]) for one in found),
+                below.total(),
+                sum(max(one["selection"]["tries"]) < bar for one in found),
+                ", ".join(f"`{run}` {count}" for run, count in below.most_common() if count),
+            ]
+            lines.append(f"| {task} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+@cache
+def files_of(scale: str, task: str) -> list[tuple[str, dict]]:
+    """The score files of a task that the reference of a scale keeps, with their settings' names."""
+    paths = sorted((REPOSITORY / "reference/scores" / scale).glob(f"*/{task}/*/seed-*.json"))
+    return [(path.parent.name, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def near_untrained_of(scale: str, label: str) -> str:
+    """Languages of a task in which the best run is not above the untrained encoder by more than two deviations, the
+    larger of the two runs'; without fine-tuning on translations or pairs."""
+    config = load_config(REPOSITORY, {"scale": scale})
+    lines = [f"| {label} | languages | above | not by two deviations: untrained, best run |", "|---" * 4 + "|"]
+    for task, content in config.tasks.items():
+        by_language = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))  # language, run, pre-training
+        for setting, one in files_of(scale, task):
+            if setting not in ("cross-lingual-transfer", "zero-shot-retrieval"):
+                continue
+            for score in one["scores"]:
+                if score["metric"] == content["metric"] and score["language"]:
+                    by_language[score["language"]][one["run"]][one["pretrain_seed"]].append(score["value"])
+        sign, near, languages = (-1 if content["metric"] in LESS_IS_BETTER else 1), [], 0
+        for language, by_run in sorted(by_language.items()):
+            runs = {run: [*map(fmean, seeds.values())] for run, seeds in by_run.items() if len(seeds) >= 3}
+            untrained = runs.pop("random-init", None)
+            if not untrained or not runs:
+                continue
+            languages += 1
+            best = max(runs, key=lambda run: sign * fmean(runs[run]))
+            apart = sign * (fmean(runs[best]) - fmean(untrained))
+            if apart <= 2 * max(stdev(untrained), stdev(runs[best])):
+                words = [f"{fmean(those):.1f} ± {stdev(those):.1f}" for those in (untrained, runs[best])]
+                near.append(f"{language} {words[0]}, `{best}` {words[1]}")
+        if languages:
+            lines.append(f"| {task} | {languages} | {languages - len(near)} | {'; '.join(near)} |")
     return "\n".join(lines)
 
 
@@ -470,7 +516,12 @@ def with_quotes(text: str, quotes: dict[str, str], page: str) -> str:
 # Page -> its tables: the function that makes each, and what it is told.
 COMPUTED = {
     "README.md": [(table_of, "real", "parallax/real")],
-    "docs/measured.md": [(tries_of, "mini"), (verdicts_of, "mini")],
+    "docs/measured.md": [
+        (tries_of, "mini"),
+        (near_untrained_of, "mini", "world 1"),
+        (near_untrained_of, "mini-2", "world 2"),
+        (verdicts_of, "mini"),
+    ],
     "docs/real-results.md": [
         (table_of, "real", "parallax/real-more"),
         (costs_of, "real"),
