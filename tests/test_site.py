@@ -301,6 +301,10 @@ def test_claims_audit_trainings_and_files_are_all_there(site, tree):
         [row] = [row for row in rows if row.children[0].text().startswith(f"{claim['id']}{claim['says'][:10]}")]
         assert claim["verdict"] in row.text()
         assert f"{len(claim['files'])} file" in row.text() or not claim["files"]
+    pages = [one for one in site.all("a") if one.text().startswith("docs/")]
+    assert [one.text() for one in pages] == ["docs/what-we-learnt.md", "docs/real-results.md"]
+    for one in pages:
+        assert (tree / "results" / one.get("href")).resolve() == (tree / one.text()).resolve()
     printed = (tree / "results/tables/audit.csv").read_text(encoding="utf-8").count("\n") - 1
     assert printed > 10 and len(list(by_id(site, "audit-table").all("tr"))) >= printed
     trained = next(by_id(site, "trainings-table").all("tbody")).children

@@ -49,6 +49,7 @@ from report.trainings import read_training
 from report.trainings_html import machine_of, trainings_html
 
 SUMMARY = "parallax/summary"  # the first table
+READ_IN = {"mini": "docs/what-we-learnt.md", "real": "docs/real-results.md"}  # scale -> the page that reads its claims
 
 STYLE = """
 header { border-bottom: 2px solid var(--line); } header h1 { margin: 0.6em 0 0.2em; } header p { margin: 0.4em 0; }
@@ -293,6 +294,9 @@ def claims_section(ledger: Mapping, context: Context, out: Path) -> Section:
     )
     words = [*(one["words"] for one in ledger["scales"]), ledger["method"]]
     lines = [f"<p>{text(one)}</p>" for one in words]
+    if pages := [page for scale, page in READ_IN.items() if scale in scales]:
+        links = ", ".join(link(text(page), relative(page, out)) for page in pages)
+        lines.append(f"<p>Read, with the likely reasons: {links} ({code('make docs')} makes pages of them).</p>")
     return Section("claims", "Claims of the papers", "\n".join([*lines, render_table(table)]))
 
 
