@@ -65,7 +65,7 @@ def smoke(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not whole.exists():
             assert not tree.exists(), "it failed in another process, which says why"
-            copy_tree(repository, tree)
+            copy_tree(repository, tree, own_reference=False)
             snakemake(tree, "--cores", "2", "--config", "scale=smoke")
             whole.touch()
     return tree

@@ -79,10 +79,16 @@ def keys_of(findings) -> set[tuple[str, str, str, str, str]]:
 # --- the same as an independent program -------------------------------------------------------------------------------
 
 
-def test_the_findings_are_those_of_the_transcription(repository, papers):
+@pytest.fixture(scope="module")
+def examined(repository):
+    """What the audit of this repository counts, and finds."""
+    return audit.run(repository)
+
+
+def test_the_findings_are_those_of_the_transcription(examined, papers):
     """An audit by other hands lists them; `ocr` tells of damage in its text copy, which is no finding of ours."""
     expected = [row for row in read_csv(papers / "errata.csv") if row["kind"] != "ocr"]
-    _, findings = audit.run(repository)
+    _, findings = examined
     ours = [
         dict(
             zip(
@@ -96,8 +102,8 @@ def test_the_findings_are_those_of_the_transcription(repository, papers):
     assert ours == expected and len(ours) > 40
 
 
-def test_every_finding_of_the_repository_is_explained(repository):
-    _, findings = audit.run(repository)
+def test_every_finding_of_the_repository_is_explained(examined):
+    _, findings = examined
     assert not [one for one in findings if one.explanation == UNEXPLAINED]
     assert {one.kind for one in findings} == set(KINDS)
 
@@ -603,15 +609,15 @@ def test_the_command_writes_the_same_bytes_twice(repository, tmp_path):
     assert refused.returncode == 2 and "--out x.pdf: suffix '.pdf' is none of .csv, .md, .tex" in refused.stderr
 
 
-def test_the_csv_has_the_form_of_the_errata(repository):
-    done, findings = audit.run(repository)
+def test_the_csv_has_the_form_of_the_errata(repository, examined):
+    done, findings = examined
     text = audit_pages.render_csv(done, findings, {})
     assert text == (repository / "config/published/errata.csv").read_text(encoding="utf-8")
 
 
-def test_the_page_names_counts_rows_and_corrections(repository, found):
+def test_the_page_names_counts_rows_and_corrections(repository, examined, found):
     names = paper_names(repository)
-    _, findings = audit.run(repository)
+    _, findings = examined
     text = audit_pages.render_latex(found, findings, names)
     assert f"{found.checked['averages over languages']} averages over languages" in text
     assert text.count(r"\begin{longtable}") == 4
@@ -625,8 +631,8 @@ def test_the_page_names_counts_rows_and_corrections(repository, found):
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
-def test_the_page_compiles_without_an_overfull_box(repository, found, tmp_path):
-    _, findings = audit.run(repository)
+def test_the_page_compiles_without_an_overfull_box(examined, found, tmp_path):
+    _, findings = examined
     (tmp_path / "audit.tex").write_text(audit_pages.render_latex(found, findings, {}))
     (tmp_path / "all.tex").write_text(PREAMBLE + r"\begin{document}\input{audit.tex}\end{document}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]

@@ -221,7 +221,7 @@ def test_a_table_says_which_layer_the_pairs_chose(repository, tmp_path, layers, 
 
 @pytest.mark.dag
 def test_the_job_reads_the_clean_pairs_and_nothing_is_fine_tuned(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path)
+    tree = copy_tree(repository, tmp_path, own_reference=False)
     score = f"results/smoke/scores/xlm-r/tatoeba/{SETTING}/seed-1.json"
     text = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=smoke", "--", score).stdout
     command = next(line for line in text.splitlines() if "predict.py --recipe" in line)

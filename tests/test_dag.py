@@ -92,7 +92,7 @@ PLAIN_RUNS = "runs: [random-init, xlm-r, xlm, xlm-r-small, xlm-small, fast-align
 @pytest.fixture(scope="module")
 def built(repository, tmp_path_factory) -> Path:
     """A tree after complete runs of smoke, with stand-ins for the scripts that compute."""
-    tree = copy_tree(repository, tmp_path_factory.mktemp("dag"))
+    tree = copy_tree(repository, tmp_path_factory.mktemp("dag"), own_reference=False)
     rules = "".join(path.read_text(encoding="utf-8") for path in sorted((tree / "workflow/rules").glob("*.smk")))
     for name in sorted(set(re.findall(r"workflow/scripts/(\w+)\.py", rules)) - REAL):
         path = tree / f"workflow/scripts/{name}.py"
@@ -471,7 +471,7 @@ def test_filters_choose_what_is_planned(built):
 
 
 def test_the_paper_scale_plans_within_its_bounds(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path / "clone")
+    tree = copy_tree(repository, tmp_path / "clone", own_reference=False)
     printed = snakemake(tree, "--dry-run", "--printshellcmds", "--config", "scale=paper").stdout
     assert 1000 < int(re.search(r"^total +(\d+)$", printed, re.MULTILINE).group(1)) < 12_000
     # bash takes its command as one argument, which may have 128 kB.
@@ -503,7 +503,14 @@ def test_parsing_imports_nothing_heavy(repository):
 )
 def test_every_target_plans(repository, tmp_path, scale, targets):
     # In a clean copy: what this repository has already built does not matter.
-    done = snakemake(copy_tree(repository, tmp_path / "clone"), "-n", "--config", f"scale={scale}", "--", *targets)
+    done = snakemake(
+        copy_tree(repository, tmp_path / "clone", own_reference=False),
+        "-n",
+        "--config",
+        f"scale={scale}",
+        "--",
+        *targets,
+    )
     # A rule that only names files is a job of its own where something of them is to be made.
     assert {target for target in targets if "/" not in target} <= {
         *re.findall(r"^(\w+) +1$", done.stdout, re.MULTILINE)
@@ -512,7 +519,7 @@ def test_every_target_plans(repository, tmp_path, scale, targets):
 
 
 def test_the_slurm_profile_plans_literally(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path / "clone")
+    tree = copy_tree(repository, tmp_path / "clone", own_reference=False)
     done = snakemake(tree, "--profile", "slurm", "-n", "results/tables/all.tex")
     assert "pretrain" in done.stdout
     assert sorted(path.name for path in (tree / "slurm").iterdir()) == ["config.v8+.yaml"]

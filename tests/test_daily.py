@@ -33,7 +33,7 @@ def not_of_another_make() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def tree(repository, tmp_path_factory) -> Path:
-    return copy_tree(repository, tmp_path_factory.mktemp("daily"))
+    return copy_tree(repository, tmp_path_factory.mktemp("daily"), own_reference=False)
 
 
 def plainly(tree: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:

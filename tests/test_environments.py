@@ -153,7 +153,7 @@ else:
 @pytest.mark.dag
 def test_conda_is_asked_for_each_environment_once(tmp_path):
     """As `snakemake --sdm conda --conda-create-envs-only` asks; a stand-in for conda writes it down."""
-    tree, log = copy_tree(REPOSITORY, tmp_path / "tree"), tmp_path / "log"
+    tree, log = copy_tree(REPOSITORY, tmp_path / "tree", own_reference=False), tmp_path / "log"
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "conda").write_text(CONDA_ITSELF.format(python=sys.executable, log=str(log)))

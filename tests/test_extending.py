@@ -24,7 +24,7 @@ SMOKE = ("--dry-run", "--config", "scale=smoke")
 
 @pytest.fixture
 def tree(repository, tmp_path) -> Path:
-    return copy_tree(repository, tmp_path / "tree")
+    return copy_tree(repository, tmp_path / "tree", own_reference=False)
 
 
 def planned(tree: Path, *wanted: str) -> str:

@@ -278,7 +278,7 @@ def test_a_figure_or_table_may_name_it_for_a_fine_tuned_task(repository):
 
 @pytest.mark.dag
 def test_its_pairs_are_cleaned_and_nothing_is_trained_for_it(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     scored = f"results/smoke/scores/fast-align/word-alignment/{SETTING}/seed-1.json"
     found = planned(tree, scored)
     assert (found["fast_align"], found["score"], found["clean_bitext"]) == (1, 1, 2)

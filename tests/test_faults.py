@@ -595,7 +595,7 @@ def wait_for_job(started: Path, process: subprocess.Popen) -> None:
 def test_two_snakemakes_at_once_and_what_a_kill_leaves(repository, tmp_path):
     """The second gets an error that tells the mend, the first is right; after a kill the mend is that of the message.
     A clock that was set back makes work, and no other result."""
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     started, gate = tmp_path / "started", tmp_path / "gate"  # the job waits for the test, on a slow machine too
     edit(
         tree,

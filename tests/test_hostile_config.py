@@ -100,7 +100,7 @@ def test_every_value_in_a_command_is_quoted(repository):
 
 def hostile_tree(repository: Path, tmp_path: Path) -> tuple[Path, str]:
     """The repository, with hostile texts wherever people write texts, and a checkpoint in a folder with such a name."""
-    tree = copy_tree(repository, tmp_path / "clone")
+    tree = copy_tree(repository, tmp_path / "clone", own_reference=False)
     for path in sorted((tree / "config").glob("*/**/*.yaml")):
         content = whole = yaml.safe_load(path.read_text(encoding="utf-8"))
         for place, _ in leaves(content):

@@ -151,7 +151,7 @@ def test_a_task_that_is_left_out_says_why(config):
 
 
 def test_a_run_that_is_left_out_says_why_and_so_does_what_starts_from_it(tmp_path, repository):
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     edit(tree, SCALE, "left_out:", "left_out:\n  mbert: it was there before")
     config = load_config(tree, {"scale": "real", "runs": "all"})
     assert {"mbert", "ppa-250k"} <= config.not_here and "xlm" not in config.not_here
@@ -169,7 +169,7 @@ def test_no_fine_tuning_is_as_long_as_a_paper_s(config):
 
 
 def test_ppa_may_start_from_another_run(tmp_path, repository):
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     edit(tree, SCALE, "seeds: [1, 2, 3]", "starts: {ppa-250k: xlm-r}\nseeds: [1, 2, 3]")
     run = resolve_run(load_config(tree, {"scale": "real"}), "ppa-250k")
     assert run["init"]["run"] == "xlm-r" and "token_types" not in run["model"]
@@ -179,7 +179,7 @@ def test_ppa_may_start_from_another_run(tmp_path, repository):
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path, repository):
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     edit(tree, SCALE, "  text: [bible,", "  text: [bibel,")
     with pytest.raises(UserError, match=r"real\.yaml, sources\.text\[0\]: unknown source of .* did you mean 'bible'"):
         load_config(tree, {"scale": "real"})
@@ -191,7 +191,7 @@ def test_a_source_that_is_not_there_is_named(tmp_path, repository):
 @pytest.mark.dag
 def test_the_plan_names_no_file_of_cc_100_and_a_language_is_rows(tmp_path, repository):
     """docs/extending.md: text, pairs, Tatoeba and a treebank of Greek."""
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     text = snakemake(tree, "--dry-run", "--config", "scale=real", "--", "tables", "results/index.html").stdout
     assert "rule pretrain" in text and "cc-100" not in text and "OPUS" not in text.replace("OPUS-MT-testsets", "")
     host, row = "https://example.org", "{id}\t{url}\t\t\t\tCC0 1.0\t{code}\t{kind}\t"

@@ -118,7 +118,7 @@ def options_of(words: list[str]) -> dict[str, list[str]]:
 @pytest.mark.dag
 def test_its_commands_are_those_of_the_rules(repository, tmp_path):
     """A study writes the calls of the rules a second time: a flag that one of them forgets would make other numbers."""
-    tree = copy_tree(repository, tmp_path / "tree")
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
     config = load_config(tree, {"scale": "real"})
     runs = ["ppa-250k", "ernie-m-base", "xlm-align-base", "fast-align"]
     steps = [*study.Study(config, runs, [1], ["/mirror"], 1).steps()]

@@ -160,7 +160,7 @@ def test_no_table_figure_or_claim_is_made_of_a_score_of_another_run(repository, 
 
 
 def test_a_deep_configuration_is_one_line_before_snakemake_reads_it(repository, tmp_path):
-    tree = copy_tree(repository, tmp_path)
+    tree = copy_tree(repository, tmp_path, own_reference=False)
     path = tree / "config/config.yaml"
     path.write_text(f"{path.read_text()}\ndeep: {'[' * 20_000}{']' * 20_000}\n")
     done = snakemake(tree, "--dry-run", check=False)

@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import ready
 
 
+@cache
 def tracked(repository: Path) -> list[str]:
     """Files of the repository: tracked ones, and new ones that git would take."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -18,10 +20,15 @@ def tracked(repository: Path) -> list[str]:
     return [name for name in listed.split("\0") if name and (repository / name).is_file()]
 
 
-def copy_tree(repository: Path, to: Path) -> Path:
+def copy_tree(repository: Path, to: Path, own_reference: bool = True) -> Path:
+    """With own_reference=False its reference/ is the repository's, to be read alone: most of all files are there."""
     for name in tracked(repository):
+        if not own_reference and name.startswith("reference/"):
+            continue
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(repository / name, to / name)
+    if not own_reference:
+        (to / "reference").symlink_to(repository.resolve() / "reference", target_is_directory=True)
     return to
 
 
@@ -32,7 +39,7 @@ def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: st
     once = start and "--dry-run" in arguments
     folders = (*([] if once else [str(ready.commands(**start))]), str(Path(sys.executable).parent), os.environ["PATH"])
     # All of Snakemake's own words: those of the profile are tested in test_daily.py. The rest is the profile's.
-    own = ["--workflow-profile", "none", "--scheduler", "greedy", "--max-jobs-per-timespan", "1000/5s"]
+    own = ["--workflow-profile", "none", "--scheduler", "greedy", "--max-jobs-per-timespan", "1000/1s"]
     done = subprocess.run(
         ["python", "-m", "snakemake", *own, *arguments],
         cwd=tree,

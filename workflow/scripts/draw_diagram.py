@@ -8,6 +8,7 @@ network makes up says nothing; sizes are those of the run at the scale.
 import argparse
 import textwrap
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -141,6 +142,7 @@ class Page:
         return figure
 
 
+@cache
 def width_of(words: str, size: float, weight: object = "normal") -> float:
     """In inches; measured without a page, so that it is the same in PDF and PNG."""
     if not words.strip():
