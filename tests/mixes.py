@@ -11,7 +11,7 @@ import pretrain
 from small_corpus import write_run
 from small_training import command
 
-STEPS = 12  # more than a queue of 64 pairs takes to come round
+STEPS = 20
 ALL_MASKED = {"mask": 1.0, "random": 0.0, "keep": 0.0}
 ERNIE_M = [
     {"name": "mmlm"},
