@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import ready
 from remembered import remember_the_configuration
 from slurm import cluster as slurm
 from trees import copy_tree, snakemake
@@ -25,6 +26,12 @@ remember_the_configuration()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all tests of families of which else a sample is drawn")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Who measures has each process count its own.
+    if getattr(config.option, "numprocesses", None) and not config.option.write_durations:
+        ready.share()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

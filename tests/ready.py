@@ -12,10 +12,11 @@ asked. What the repository holds too is not compiled, and of its configuration n
 import array
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import runpy
 import select
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 import weakref
 from functools import cache
@@ -43,32 +45,43 @@ AT_START += ("LC_", "TZ")
 # What torchrun tells its processes, read when they meet; and what torch writes down when a test first compiles.
 READ_LATER = ("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR")
 
+MADV_COLLAPSE = 25  # <linux/mman.h>
 THREADS = {"MKL_NUM_THREADS": "1"}  # where nothing is said; Snakemake says it to every job
 # What is called: it hands over its words, folder, environment and open files, passes signals on, and ends as the fork
-# ends.
+# ends. It reads what Python has built in alone: `json`, `signal` and `socket` would take longer than all the rest. A
+# script that begins with ALONE needs no library, and is run here and now.
+ALONE = "# needs no library\n"
 CLIENT = """#!{python} -IS
 import os, sys
 environment = dict(os.environ)
 words = sys.argv[1:]
-ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or (words and words[0].endswith(".py"))
+script = bool(words) and words[0].endswith(".py")
+ours = words[:2] == ["-m", "snakemake"] or words[:1] == ["-c"] or script
 at_start = {{name: value for name, value in environment.items() if name.startswith({names})}}
 at_start = {{name: value for name, value in at_start.items() if not name.startswith({read_later})}}
 if not ours or {threads} | at_start != {at_start}:
     os.execv({python!r}, [{python!r}, *words])
-import array, json, signal, socket
-server = socket.socket(socket.AF_UNIX)
+if script and os.path.exists(words[0]):
+    with open(words[0], encoding="utf-8") as file:
+        if file.readline() == {alone!r}:
+            sys.argv = words
+            exec(compile(file.read(), words[0], "exec"), {{"__name__": "__main__"}})
+            sys.exit()
+import _signal, _socket, marshal
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 server.connect({address!r})
-request = json.dumps([words, os.getcwd(), environment, os.umask(0)]).encode()
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-    signal.signal(number, lambda number, frame: server.sendall(bytes([number])))
-server.sendmsg([len(request).to_bytes(8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+request = marshal.dumps([words, os.getcwd(), environment, os.umask(0)])
+for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2):
+    _signal.signal(number, lambda number, frame: server.sendall(bytes([number])))
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+server.sendmsg([len(request).to_bytes(8)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
 server.sendall(request)
 answer = server.recv(2)
 if len(answer) < 2:
     sys.exit("the process of tests/ready.py is gone")
 if answer[0]:
-    if answer[0] != signal.SIGKILL:
-        signal.signal(answer[0], signal.SIG_DFL)
+    if answer[0] != _signal.SIGKILL:
+        _signal.signal(answer[0], _signal.SIG_DFL)
     os.kill(os.getpid(), answer[0])
 os._exit(answer[1])
 """
@@ -84,12 +97,31 @@ def commands(**own: str) -> Path:
     """A folder with `python`; the process behind it lives until this one ends. `own`: what it reads at its start."""
     if not hasattr(os, "pidfd_open"):  # not Linux
         return Path(sys.executable).parent
+    if SHARED in os.environ and not own:
+        folder = Path(os.environ[SHARED])
+        for _ in range(3000):  # begun before this process
+            if (folder / "python").exists():
+                return folder
+            time.sleep(0.1)
+        raise TimeoutError("no process of tests/ready.py")
+    folder, server = begin(**own)
+    SERVERS.append(server.pid)
+    assert server.stdout.readline() == b"ready\n"
+    return folder
+
+
+def share() -> None:
+    """One for all processes that this one begins, so that each need not have its own."""
+    if hasattr(os, "pidfd_open") and SHARED not in os.environ:
+        os.environ[SHARED] = str(begin()[0])
+
+
+def begin(**own: str) -> tuple[Path, subprocess.Popen]:
     folder = Path(tempfile.mkdtemp(prefix="ready-"))
     environment = {**os.environ, **THREADS, "OMP_NUM_THREADS": "1", **own}
     server = subprocess.Popen(
         [sys.executable, __file__, str(folder)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    SERVERS.append(server.pid)
 
     def end() -> None:
         server.stdin.close()
@@ -97,8 +129,7 @@ def commands(**own: str) -> Path:
         subprocess.run(["rm", "-rf", folder], check=False)
 
     atexit.register(end)
-    assert server.stdout.readline() == b"ready\n"
-    return folder
+    return folder, server
 
 
 def python() -> str:
@@ -115,7 +146,8 @@ def on_two() -> tuple[str, ...]:
     return ("--standalone", "--nproc-per-node", "2", "--no-python", python())
 
 
-SERVERS: list[int] = []  # their pids
+SHARED = "PARALLAX_READY"  # a folder
+SERVERS: list[int] = []  # pids
 
 
 def used(server: int) -> float:
@@ -144,7 +176,7 @@ def serve(listener: socket.socket) -> list[str]:
             elif ready is listener:
                 connection, _ = listener.accept()
                 size, files, *_ = connection.recvmsg(8, socket.CMSG_SPACE(12))
-                words, folder, environment, umask = json.loads(whole(connection, int.from_bytes(size)))
+                words, folder, environment, umask = marshal.loads(whole(connection, int.from_bytes(size)))
                 opened = array.array("i", files[0][2])
                 pid = os.fork()
                 if pid:
@@ -185,6 +217,16 @@ def draw() -> None:
         figure.savefig(io.BytesIO(), format=form)
 
 
+def gather_pages() -> None:
+    """All memory into pages of 2 MB, where the kernel can (Linux 6.1): a fork then takes half the time."""
+    libc, size = ctypes.CDLL(None), 2 << 20
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        if line.split()[1] == "rw-p":
+            start, end = (int(bound, 16) for bound in line.split()[0].split("-"))
+            for page in range(-(-start // size) * size, end - size + 1, size):
+                libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(size), MADV_COLLAPSE)
+
+
 def main() -> None:
     folder, started = Path(sys.argv[1]), at_start(dict(os.environ))
     for name in LIBRARIES:
@@ -203,15 +245,18 @@ def main() -> None:
         read_later=READ_LATER,
         threads=THREADS,
         at_start=started,
+        alone=ALONE,
         address=str(folder / "socket"),
     )
-    (folder / "python").write_text(client, encoding="utf-8")
-    (folder / "python").chmod(0o755)
     gc.collect()
     gc.freeze()
+    gather_pages()
     # What libraries take apart at the end: half of the time of a process that does nothing.
     for finalizer in weakref.finalize._registry:
         finalizer.atexit = False
+    (folder / "begun").write_text(client, encoding="utf-8")
+    (folder / "begun").chmod(0o755)
+    (folder / "begun").rename(folder / "python")  # whole at once: who shares it waits for it
     print("ready", flush=True)
     status = 0
     words = serve(listener)
@@ -228,6 +273,9 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
     # What Python does at its end, but for taking each module apart: half a second, of what was read before.
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):  # Snakemake's, which looks again after an end
+            thread.cancel()
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

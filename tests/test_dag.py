@@ -98,7 +98,7 @@ def built(repository, tmp_path_factory) -> Path:
         path = tree / f"workflow/scripts/{name}.py"
         # The imports stay as text: what a script imports is part of what its jobs depend on.
         imports = "\n".join(IMPORT.findall(path.read_text(encoding="utf-8")))
-        path.write_text(f'"""\n{imports}\n"""\n{STAND_IN.format(name=name)}', encoding="utf-8")
+        path.write_text(f'{ready.ALONE}"""\n{imports}\n"""\n{STAND_IN.format(name=name)}', encoding="utf-8")
     assert planned(tree)["pretrain"] == 3
     snakemake(tree, "--cores", "2", "--config", "scale=smoke")
     snakemake(tree, "--cores", "1", "--config", "scale=smoke", "--", "cleaning", "results/index.html")
