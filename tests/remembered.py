@@ -14,6 +14,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
+from operator import attrgetter
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -21,6 +22,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "workflow/scripts"
 
 parsed: dict[tuple[str, str], bytes] = {}
 right: set[tuple] = set()
+rows: dict[tuple[str, bytes], list[tuple]] = {}  # of datasets.tsv
 compiled: dict[bytes, bytes] = {}
 
 
@@ -48,8 +50,23 @@ def remember_what_is_right(schemas: ModuleType) -> None:
     schemas.Schemas.check = check_once
 
 
+def remember_the_rows(datasets: ModuleType) -> None:
+    load = datasets.load_datasets
+    cells = attrgetter(*datasets.Dataset.__slots__)
+
+    def load_datasets(path: str | Path = datasets.DATASETS_TSV) -> dict[str, object]:
+        known = (str(path), Path(path).read_bytes()) if Path(path).is_file() else None
+        if known not in rows:
+            found = load(path)
+            rows[known] = [cells(row) for row in found.values()]
+        return {row[0]: datasets.Dataset(*row) for row in rows[known]}
+
+    datasets.load_datasets = load_datasets
+
+
 REMEMBERING: dict[str, Callable[[ModuleType], None]] = {
     "common.yamlfiles": remember_what_is_read,
+    "plan.datasets": remember_the_rows,
     "plan.schemas": remember_what_is_right,
 }
 
