@@ -87,12 +87,15 @@ def percentiles_of_seeds(drawn: list[np.ndarray], generator: np.random.Generator
 
 def percentiles_of_both(drawn: list[np.ndarray], generator: np.random.Generator) -> Interval:
     """Pre-trainings drawn with replacement, then fine-tunings of each: hierarchical percentiles."""
-    means = np.empty((RESAMPLES, len(drawn[0])))
-    for resample in range(RESAMPLES):
-        chosen = generator.integers(len(drawn), size=len(drawn))
-        own = [drawn[i][:, generator.integers(drawn[i].shape[1], size=drawn[i].shape[1])].mean(axis=1) for i in chosen]
-        means[resample] = np.mean(own, axis=0)
-    return quantiles(means.T)
+    tunings = [own.shape[1] for own in drawn]
+    begins = np.cumsum([0, *tunings])
+    shares = np.zeros((RESAMPLES, begins[-1]))  # of each fine-tuning in the mean of a resample
+    for chosen in generator.integers(len(drawn), size=(len(drawn), RESAMPLES)):
+        for i, begin in enumerate(begins[:-1]):
+            [resamples] = np.nonzero(chosen == i)
+            own = begin + generator.integers(tunings[i], size=(len(resamples), tunings[i]))
+            np.add.at(shares, (resamples[:, None], own), 1 / (tunings[i] * len(drawn)))
+    return quantiles(np.concatenate(drawn, axis=1) @ shares.T)
 
 
 def corrected_percentiles(drawn: list[np.ndarray], generator: np.random.Generator) -> Interval:
