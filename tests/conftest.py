@@ -35,12 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a parametrised test marked `sampled(n)` n cases, always the same ones; all of what is named by `::`."""
+    """Of a parametrised test marked `sampled(n)` n cases, always the same ones; all of what is named by `::`, and all
+    of a GPU's."""
     if config.getoption("--whole") or any("::" in argument for argument in config.args):
         return
     families = defaultdict(list)
     for item in items:
-        if marker := item.get_closest_marker("sampled"):
+        if (marker := item.get_closest_marker("sampled")) and item.callspec.params.get("device") != "cuda":
             families[item.nodeid.partition("[")[0], *marker.args].append(item)
     left_out = set()
     for (name, count), cases in families.items():

@@ -128,7 +128,8 @@ class Progress:
     def pytest_sessionfinish(self) -> None:
         if self.config.getoption("--write-durations"):
             found = self.known | {name: round(seconds, 1) for name, seconds in self.seconds.items()}
-            there = {name: seconds for name, seconds in sorted(found.items()) if DURATIONS.with_name(name).exists()}
+            files = {path.name for path in DURATIONS.parent.rglob("test_*.py")}
+            there = {name: seconds for name, seconds in sorted(found.items()) if name in files}
             lines = ["file\tseconds", *(f"{name}\t{seconds:.1f}" for name, seconds in there.items())]
             DURATIONS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -15,6 +15,12 @@ def test_family(number):
 @pytest.mark.parametrize("number", range(3))
 def test_alone(number):
     pass
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_on(device, number):
+    pass
 """
 
 
@@ -30,8 +36,8 @@ def test_of_a_family_the_same_sample_is_drawn_and_all_with_whole(pytester, repos
     pytester.makeini("[pytest]\nmarkers = sampled(n)")
     pytester.makepyfile(test_it=CASES)
     drawn = collected(pytester)
-    assert len(drawn) == 2 + 3 and drawn == collected(pytester)
-    assert len(collected(pytester, "--whole")) == len(collected(pytester, "test_it.py::test_family")) + 3 == 9 + 3
+    assert len(drawn) == 2 + 3 + 1 + 4 and drawn == collected(pytester), "of a GPU's all"
+    assert len(collected(pytester, "--whole")) == 9 + 3 + 8 and len(collected(pytester, "test_it.py::test_family")) == 9
 
 
 def test_the_time_left_is_the_rest_at_the_pace_so_far():
@@ -48,5 +54,5 @@ def test_the_time_left_is_the_rest_at_the_pace_so_far():
 def test_the_file_of_durations_names_the_files_of_tests(repository):
     """But the one of which each test needs Slurm: `make test` knows how long is left of all that it runs."""
     known = progress.known_durations()
-    assert {*known} == {path.name for path in (repository / "tests").glob("test_*.py")} - {"test_slurm_document.py"}
+    assert {*known} == {path.name for path in (repository / "tests").rglob("test_*.py")} - {"test_slurm_document.py"}
     assert all(seconds >= 0 for seconds in known.values())

@@ -53,11 +53,13 @@ def both(sources, device, case: str, masks: str) -> None:  # noqa: F811
     assert distance(own, expected) < (1e-3 if precision == "fp32" else 0.05)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "masks"), CASES)
 def test_compiled_layers_compute_the_same(sources, device, case, masks):  # noqa: F811
     both(sources, device, case, masks)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "masks"), ON_GPU)
 def test_compiled_layers_compute_the_same_with_the_masks_of_a_gpu(sources, flexible, device, case, masks):  # noqa: F811
     if device.type == "cpu" and masks == "segments":

@@ -66,6 +66,7 @@ def assert_near(found: list[Tensor], expected: list[Tensor], limit: float) -> No
         assert float((one - other).norm() / other.norm()) < limit
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 @pytest.mark.parametrize(("name", "T"), [*((name, WHOLE) for name in RULES), ("full", BROKEN), ("camlm", BROKEN)])

@@ -38,6 +38,7 @@ def expected(sources):  # noqa: F811
     return of
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("precision", "masks"), WAYS)
 @pytest.mark.parametrize("case", CASES)
 def test_losses_and_gradients_are_those_of_the_plain_way(sources, expected, flexible, device, case, precision, masks):  # noqa: F811
