@@ -92,10 +92,14 @@ def at_start(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if not name.startswith(READ_LATER)}
 
 
+def forks() -> bool:
+    return hasattr(os, "pidfd_open")  # Linux
+
+
 @cache
 def commands(**own: str) -> Path:
     """A folder with `python`; the process behind it lives until this one ends. `own`: what it reads at its start."""
-    if not hasattr(os, "pidfd_open"):  # not Linux
+    if not forks():
         return Path(sys.executable).parent
     if SHARED in os.environ and not own:
         folder = Path(os.environ[SHARED])
@@ -112,7 +116,7 @@ def commands(**own: str) -> Path:
 
 def share() -> None:
     """One for all processes that this one begins, so that each need not have its own."""
-    if hasattr(os, "pidfd_open") and SHARED not in os.environ:
+    if forks() and SHARED not in os.environ:
         os.environ[SHARED] = str(begin()[0])
 
 
