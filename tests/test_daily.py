@@ -274,10 +274,13 @@ def test_what_a_run_does_can_be_read_from_its_events(watch, tmp_path):
     state = events.read_state(watch.path)
     assert (state.jobs, state.jobs_done, state.done, [*state.running]) == (5, 1, {"score": 1}, [1])
     assert state.running[1].name == "pretrain run=xlm"
+    (tmp_path / "pretrain.log").write_text("started\n")
+    assert "pretrain, which nobody has measured here yet" in status.heading(state, True, time.time())
+    assert "at least " in events.short_line(state, {}, time.time())
     (tmp_path / "pretrain.log").write_text("started\nstep 5/30  mmlm 6.1\rstep 9/30  mmlm 5.2\r")
     shown = "\n".join(status.lines(state, time.time()))
     assert "1 of 5 jobs done, 1 running" in shown and "step 9/30  mmlm 5.2" in shown and "6.1" not in shown
-    assert "pretrain, which nobody has measured here yet" in shown
+    assert "measured here" not in shown, "its steps say how long it takes"
 
 
 def test_a_run_that_is_finished_says_what_to_open_and_one_that_was_killed_to_unlock(tmp_path, monkeypatch):
@@ -315,6 +318,18 @@ def test_the_time_left_is_the_work_left_over_what_does_it_at_once():
     # what this run has seen counts, not what another did
     state.seconds = {"pretrain": [80.0]}
     assert events.seconds_left(state, {"pretrain": 50.0}, now=105.0) == (75.0, [])
+
+
+def test_a_training_of_a_rule_that_nobody_knows_says_by_its_steps_how_long_it_takes(tmp_path):
+    state = events.State(cores=2, totals={"pretrain": 3, "finetune": 9})
+    for number, done in ((1, 500), (2, 1000)):
+        log = tmp_path / f"{number}.log"
+        log.write_text(f"reads shards\nstep 25/2000  mmlm 7.1  \rstep {done}/2000  mmlm 2.1  9 tokens/s  7 s left\n")
+        state.running[number] = events.Job(number, "pretrain", {}, [str(log)], started=0.0)
+    # three of 160 s, as the slower of two takes, less what two did; of fine-tunings nothing is known
+    assert events.seconds_left(state, {}, now=40.0) == ((3 * 160 - 80) / 2, ["finetune"])
+    assert ", at least 3 min left" in events.short_line(state, {}, now=40.0)
+    assert events.seconds_left(state, {"pretrain": 60.0}, now=40.0) == ((3 * 60 - 80) / 2, ["finetune"])
 
 
 def test_in_a_pipe_there_is_a_line_now_and_then_and_the_first_failure_is_said_last(watch, monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -146,10 +147,11 @@ def benchmarked(scale: str, rules: Iterable[str], root: Path = Path(".")) -> dic
 def seconds_left(state: State, known: dict[str, float], now: float) -> tuple[float, list[str]]:
     """The work that is left over what does it at once, and the rules of which nobody knows how long they take.
 
-    A rule's jobs take as long as they did in this run, or as `known` says. At once work as many as the cores, or as
-    many as ran at once, where a cluster has more of them.
+    A rule's jobs take as long as they did in this run, or as `known` says, or, of a rule that nobody knows, as a job
+    that trains now will take by its steps. At once work as many as the cores, or as many as ran at once, where a
+    cluster has more of them.
     """
-    means = known | {rule: sum(own) / len(own) for rule, own in state.seconds.items()}
+    means = by_their_steps(state, now) | known | {rule: sum(own) / len(own) for rule, own in state.seconds.items()}
     running: dict[str, list[float]] = {}
     for job in state.running.values():
         running.setdefault(job.rule, []).append(now - job.started)
@@ -166,6 +168,17 @@ def seconds_left(state: State, known: dict[str, float], now: float) -> tuple[flo
             longest, means[rule] - max(running.get(rule, [0.0])) if left <= len(running.get(rule, [])) else 0.0
         )
     return max(work / max(state.cores, state.most_running), longest), unknown
+
+
+def by_their_steps(state: State, now: float) -> dict[str, float]:
+    """Rule -> seconds that the longest of its running jobs takes, if the steps that are left take as long as those that
+    are done."""
+    found: dict[str, float] = {}
+    for job in state.running.values():
+        if job.log and (said := re.match(r"step (\d+)/(\d+) ", last_line(job.log[0]))):
+            done, steps = map(int, said.groups())
+            found[job.rule] = max(found.get(job.rule, 0.0), (now - job.started) * steps / max(1, done))
+    return found
 
 
 def time_words(seconds: float) -> str:
