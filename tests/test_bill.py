@@ -590,6 +590,8 @@ def test_the_summary_says_what_its_numbers_leave_out(bills, bare, machines):
     assert "for want of" not in text  # scoring is in fp32, and has no such key
     assert "Without waiting in queues; 64 GPUs are taken for 64 times one." in text
     assert "come and go with checkpoints and the search of duplicates" in text
+    short = dataclasses.replace(next(own for own in bills if not own.devices), seconds=1800.0)
+    assert f"tokens: {short.job.threads / 2:.1f} core-hours." in lines([short]), "of a little, not none"
     assert "FLOPs of 1 training are counted" in text
     slow = [dataclasses.replace(own, precision=own.precision and "fp32") for own in bills]
     assert "100% of the GPU-hours compute in fp32" in lines(slow)

@@ -452,12 +452,17 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
     config = load_config(tmp_path, {"scale": "mini"})
     trained, found, opened, _, after = afterwards.lines(config, cores=2)
     assert trained.startswith("Trained and evaluated: xlm, 3 seeds, in 6 min")
-    assert found == "Reproduced: A is ahead of B (P). a > b: +5.2 [+1.0, +9.4] of +1.1 points, 95 % interval."
+    assert (
+        found == "Reproduced: A is ahead of B (P). a > b: +5.2 [+1.0, +9.4] points, 95 % interval; the paper has +1.1."
+    )
     assert "make open" in opened
     count, hours = re.search(r"trains the (\d+) other runs .*, some ([\d.]+) h on this", after).groups()
     assert float(hours) == pytest.approx(int(count) * 360 / 2 / 3600, abs=0.06)
     assert afterwards.headline([undecided], None).startswith("No claim is decided: of 1, 1 could be tried")
     assert "A is ahead of C" in afterwards.headline([undecided, by_a_hair], None)
+    narrower = {**decided["links"][0], "measured_words": "+5.2 [+1.0, +9.4] of +1.1 (+0.6 here)"}
+    said = afterwards.headline([{**decided, "links": [narrower]}], None)
+    assert said.endswith("; the paper has +1.1 (+0.6 in these languages).")
     # of numbers that mean nothing, none is a finding
     assert "mean nothing" in afterwards.headline([decided], "the numbers mean nothing")
     reference = load_config(tmp_path, {"scale": "mini", "scores_from": "reference"})

@@ -56,9 +56,12 @@ def headline(claims: list[dict], warning: str | None) -> str:
         for claim in claims:
             for link in claim["links"]:
                 if claim[verdict] in DECIDED and link["interval"] is not None:
+                    found, _, published = link["measured_words"].partition(" of ")
+                    published = published.replace(" here)", " in these languages)")
+                    paper = f"; the paper has {published}" if published else ""
                     return (
                         f"{claim['verdict'].capitalize()}: {claim['says']} ({claim['paper_name']}). {link['words']}: "
-                        f"{link['measured_words']} {link['unit']}, {100 * link['level']:g} % interval."
+                        f"{found} {link['unit']}, {100 * link['level']:g} % interval{paper}."
                     )
     tried = sum(claim["verdict"] not in ("no data", "not testable at this scale") for claim in claims)
     return f"No claim is decided: of {len(claims)}, {tried} could be tried with the runs that have scores."

@@ -81,6 +81,10 @@ def time_words(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def hours_words(hours: float) -> str:
+    return f"{hours:,.1f}" if 0 < hours < 100 else f"{hours:,.0f}"
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Sums
 
@@ -101,9 +105,7 @@ class Sum:
             setattr(self, key, getattr(self, key) + getattr(bill, key))
 
     def cells(self) -> list[str]:
-        hours = [
-            f"{hours:,.1f}" if 0 < hours < 100 else f"{hours:,.0f}" for hours in (self.device_hours, self.core_hours)
-        ]
+        hours = [hours_words(hours) for hours in (self.device_hours, self.core_hours)]
         return [
             f"{self.jobs:,}",
             short(self.tokens),
@@ -290,12 +292,12 @@ def summary(
     from billing.pricing import RESUMES
 
     total, (wall, gpus) = total_of(bills), wall_time(bills, limits)
-    hours = f"{total.device_hours:,.0f} GPU-hours and " if any(bill.devices for bill in bills) else ""
+    hours = f"{hours_words(total.device_hours)} GPU-hours and " if any(bill.devices for bill in bills) else ""
     slow = sum(bill.device_hours for bill in bills if bill.precision == "fp32" and bill.job.rule in RESUMES)
     unknown = sum("size unknown" in bill.basis for bill in bills)
     lines = [
         f"Scale {config.scale_name}: {len(bills):,} jobs to run, {done:,} done. {short(total.flops)} FLOPs on "
-        f"{short(total.tokens)} tokens: {hours}{total.core_hours:,.0f} core-hours.",
+        f"{short(total.tokens)} tokens: {hours}{hours_words(total.core_hours)} core-hours.",
         f"Rate: {rate.words}.",
     ]
     if slow and slow >= 0.01 * total.device_hours:
