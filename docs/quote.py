@@ -53,6 +53,7 @@ OF_WORLDS = (
         "MLQA": ("mlqa", "cross-lingual-transfer", "f1"),
         "UD-POS": ("ud-pos", "cross-lingual-transfer", "f1"),
         **WITHOUT_TUNING,
+        "Tatoeba, layer 2": ("tatoeba", "zero-shot-retrieval", "accuracy", 2),  # where claims are read
         "centred": ("tatoeba", "zero-shot-retrieval-centred", "accuracy"),
         "BUCC": ("bucc", "zero-shot-retrieval", "f1"),
     },
@@ -192,15 +193,23 @@ def averages_of(scale: str, runs: Iterable[str], only: Collection[str] = ()) -> 
     return {run: compare.scores_of(config, folder / canonical_run(config, run), only=only) for run in runs}
 
 
-def differences_of(head: str, scale: str, columns: dict[str, tuple], rows: dict[str, tuple]) -> str:
-    """Mean difference of two runs and half of its interval, over the pre-trainings that both have; bold where that
-    leaves out zero. Without the rows of runs that have no score yet."""
+def differences_of(head: str, scale: str, columns: dict, rows: dict, apart: bool = False) -> str:
+    """Mean difference of two runs and half of its interval, over the pre-trainings that both have, by pairs of one seed
+    or `apart`; bold where that leaves out zero. A column may name a layer. Without rows of runs that have no score."""
     scores = averages_of(scale, {run for pair in rows.values() for run in pair})
+
+    def values(run: str, key: tuple) -> dict[int, float]:
+        return curve_of(scale, run, *key[:3]).get(key[3], {}) if len(key) > 3 else scores[run].get(key, {})
+
     lines = [f"| {head} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for label, (run, than) in rows.items():
-        found = [compare.difference(scores[than].get(key, {}), scores[run].get(key, {})) for key in columns.values()]
-        if any(count for _, _, count in found):
-            lines.append(f"| {label} | {' | '.join(difference_words(*one) for one in found)} |")
+        pairs = [(values(than, key), values(run, key)) for key in columns.values()]
+        words = [
+            apart_words([*b.values()], [*a.values()]) if apart else difference_words(*compare.difference(a, b))
+            for a, b in pairs
+        ]
+        if {*words} != {"--"}:
+            lines.append(f"| {label} | {' | '.join(words)} |")
     return "\n".join(lines)
 
 
@@ -235,9 +244,8 @@ def with_pairs_of(scale: str, label: str, run: str, control: str) -> str:
     """A run less its control in the languages whose pairs it reads, and in its task's others: unlike pre-trainings."""
     config = load_config(REPOSITORY, {"scale": scale})
     read = {code for pair in resolve_run(config, run)["data"]["bitext"]["corpora"] for code in pair.split("-")} - {"en"}
-    scores = [
-        averages_of(scale, (run, control), only).values() for only in (read, config.languages.keys() - read - {"en"})
-    ]
+    others = config.languages.keys() - read - {"en"}
+    scores = [averages_of(scale, (run, control), only).values() for only in (read, others)]
     lines = [f"| {label} | languages with pairs | the others |", "|---" * 3 + "|"]
     for row, (sign, *key) in WITH_FLORES.items():
         cells = []
@@ -289,23 +297,25 @@ def layers_of(scale: str, label: str, rows: dict[str, tuple], runs: dict[str, tu
         for row, (sign, *key) in rows.items():
             both = [curve_of(scale, one, *key) for one in pair]
             cells = [
-                apart_words(*([sign * value for value in values] for values in at))
+                apart_words(*([sign * value for value in values.values()] for values in at))
                 for at in zip(*(curve.values() for curve in both), strict=True)
             ]
             lines.append(f"| {words}, {row} | {' | '.join(cells)} |")
-    head = [label, *map(str, both[0])]
-    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])
+    head = f"| {' | '.join([label, *map(str, both[0])])} |"
+    return "\n".join([head, "|---" * (1 + len(both[0])) + "|", *lines])
 
 
 @cache
-def curve_of(scale: str, run: str, task: str, setting: str, metric: str) -> dict[int, list[float]]:
-    """Layer -> of each pre-training the mean over the languages other than English."""
-    folder = REPOSITORY / "reference/scores" / scale / run / task / setting
-    (of_seed,) = group_paths(folder.glob("seed-*.json")).values()
-    results = load_results(of_seed, scale)
+def curve_of(scale: str, run: str, task: str, setting: str, metric: str) -> dict[int, dict[int, float]]:
+    """Layer -> of each pre-training, by its seed, the mean over the languages other than English."""
+    config = reference_of(scale)
+    folder = REPOSITORY / "reference/scores" / scale / canonical_run(config, run) / task / setting
+    kept = [path for path in folder.glob("seed-*.json") if int(path.stem.removeprefix("seed-")) in config.seeds]
+    if not kept:
+        return {}
+    results = load_results(*group_paths(kept).values(), scale)
     languages = [language for language in results.languages(metric) if language != "en"]
-    curves = results.curves(f"{metric}{BY_LAYER}", languages, "layer")
-    return {layer: [*of_seed.values()] for layer, of_seed in curves.items()}
+    return results.curves(f"{metric}{BY_LAYER}", languages, "layer")
 
 
 def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, float]:
@@ -534,7 +544,7 @@ COMPUTED = {
     "docs/real-results.md": [
         (table_of, "real", "parallax/real-more"),
         (costs_of, "real"),
-        (differences_of, "difference", "real", *OF_REAL),
+        (differences_of, "difference", "real", *OF_REAL, True),
         (control_of, "real", "ERNIE-M", "xlm-r", "xlm-r-continued", "ernie-m-base"),
         (control_of, "real", "PPA", "mbert", "mbert-continued", "ppa-250k"),
         *((over_control_of, "real", label, control, OF_REAL[0], runs) for label, (control, runs) in OVER_XLM_R.items()),
