@@ -47,6 +47,17 @@ def test_the_best_is_the_one_with_the_best_scores(config, scores):
     assert other == (-interval[1], -interval[0]) and pair.decided
 
 
+def test_a_task_of_which_a_scale_evaluates_english_alone_is_read_in_english(repository):
+    smoke = load_config(repository, {"scale": "smoke"})
+    tydiqa = Task("tydiqa-goldp", "cross-lingual-transfer", "f1", "TyDiQA")
+    assert findings.measure_of(smoke, "xlm", tydiqa).languages == ("en",)
+    assert findings.measure_of(smoke, "xlm", XNLI).languages == ("de", "hi", "zh")
+    others = dataclasses.replace(findings.measure_of(smoke, "xlm", tydiqa), languages=("sw", "ru"))
+    for unknown in (others, dataclasses.replace(others, languages=("en", "ru"), gap=True)):
+        with pytest.raises(findings.Missing, match="none of its languages"):
+            findings.values_of(findings.Evidence(smoke, Path("scores"), Path("trainings")), unknown)
+
+
 def test_beside_the_best_stands_an_encoder_that_was_never_trained(config, scores):
     one = found(config, scores)
     task = by_heading(one)["XNLI"]

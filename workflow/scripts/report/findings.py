@@ -15,6 +15,7 @@ from statistics import fmean
 from plan.claims import ENGLISH, Link, Measure, Side
 from plan.config import Config
 from plan.objectives import OBJECTIVE_DATA
+from plan.recipes import task_languages
 from plan.runs import lineage
 from plan.seeds import by_training
 from report.intervals import Estimate, adjusted
@@ -156,7 +157,8 @@ def reads_pairs(objective: str) -> bool:
 
 
 def measure_of(config: Config, run: str, task: Task) -> Measure:
-    languages = config.tasks[task.task]["languages"]
+    """Over the languages that this scale evaluates: of smoke's, TyDiQA has English alone."""
+    languages = task_languages(config, task.task)
     others = tuple(code for code in languages if code != ENGLISH)
     return Measure(run, task.task, task.setting, task.metric, others or tuple(languages))
 

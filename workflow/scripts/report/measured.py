@@ -276,6 +276,8 @@ def values_of(evidence: Evidence, measure: Measure) -> list[tuple[float, str, Va
     """(weight, language, numbers by seed) of a measure; errors and gaps with the weight of what is lost."""
     config, languages = evidence.config, evidence.languages(measure)
     others = [code for code in languages if code != ENGLISH]
+    if not languages or (measure.gap and not others):
+        raise Missing(f"{measure.task}: this scale evaluates none of its languages but English")
     weights = dict.fromkeys(languages, 1 / len(languages))
     if measure.gap:  # less is better: the others minus English
         weights = {ENGLISH: -1.0, **dict.fromkeys(others, 1 / len(others))}
