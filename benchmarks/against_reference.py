@@ -68,7 +68,11 @@ def main() -> None:
     reference = arguments.reference or Path("reference/scores", arguments.scale)
     found, others = distances(own, reference)
     if not found and not others:
-        raise UserError(f"{own}: no score file that {reference} has too; to mend: make SCALE={arguments.scale}")
+        has = ", ".join(sorted(path.name for path in Path("reference/scores").iterdir()))
+        raise UserError(
+            f"{own}: no score file that {reference} has too (reference/ has those of {has}); "
+            f"to mend: make SCALE={arguments.scale}"
+        )
     print(*HEADER, sep="\t")
     for (task, setting), distance in sorted(found.items()):
         means = distance.means

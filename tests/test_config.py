@@ -200,6 +200,7 @@ WRONG = [
     ("config/scales/mini.yaml", "languages: [ar,", "languages: [xx,", ["languages[0]", "language", "'xx'"]),
     ("config/scales/mini.yaml", "languages: [ar,", "languages: [sw,", ["languages[0]", "language of the world 'sw'"]),
     ("config/scales/mini.yaml", "layers: 3", "layer: 3", ["mini.yaml, run_overrides, model.layer", "'layers'"]),
+    ("config/scales/mini.yaml", "{en: 1.0, de", "{it: 1.0, en: 1.0, de", ["world.languages: 'it' is unknown"]),
     ("config/scales/mini.yaml", "heads: 4", "heads: 5", ["run_overrides.model.heads", "do not divide"]),
     ("config/scales/mini.yaml", "positions: 66", "positions: 33", ["run_overrides.model.positions", "at least 66"]),
     ("config/scales/mini.yaml", "warmup_steps: ", "warmup_steps: 99", ["warmup_steps", "longer than it trains"]),

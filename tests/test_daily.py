@@ -391,7 +391,9 @@ def test_a_run_whose_changes_a_scale_overrides_is_told(repository, tmp_path):
     (tmp_path / "config/runs/mine.yaml").write_text(run)
     words = what_this_is(load_config(tmp_path, {"runs": ["mine", "xlm", "ernie-m-base"]}))
     assert "mine is xlm here, and is not trained again" in words and words.count(" here, and") == 1
-    assert "config/scales/mini.yaml, run_overrides." in words
+    assert "config/scales/mini.yaml, run_overrides or objective_overrides." in words
+    for asked in ({}, {"runs": "all"}):  # not by name: of a person's own runs alone
+        assert what_this_is(load_config(tmp_path, asked)).count("is not trained again") == 1
     (tmp_path / "config/runs/mine.yaml").write_text(run + "objective_overrides: {tlm: {weight: 2.0}}\n")
     assert " here, and" not in what_this_is(load_config(tmp_path, {"runs": ["mine"]}))
 

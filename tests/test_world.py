@@ -1,6 +1,7 @@
 """The mini-world: exact, reproducible, in the upstream formats, and dirty exactly where it says."""
 
 import hashlib
+import json
 import lzma
 import math
 import random
@@ -394,3 +395,9 @@ def test_a_scale_of_real_data_has_no_world(tmp_path):
     path.write_text("name: paper\n")
     with pytest.raises(UserError, match="uses real data"):
         read_settings(path)
+
+
+def test_a_scale_may_name_the_languages_that_have_a_stand_in(repository):
+    schema = json.loads((repository / "config/schemas/scale.schema.json").read_text(encoding="utf-8"))
+    languages = schema["properties"]["world"]["properties"]["languages"]
+    assert languages["propertyNames"]["enum"] == [*PROFILES]

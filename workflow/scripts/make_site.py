@@ -124,6 +124,7 @@ def item_table(spec: dict, context: Context, out: Path) -> HtmlTable:
 def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Section:
     """Every table, folded where nothing of it was computed here."""
     names, cited = paper_names(context.root), citations(context)
+    more = " CONFIG=scores_from=reference" if context.reference else ""  # else it would train
     lines = [
         '<p class="filter" hidden><label>Show tables and rows with <input id="filter" type="search" '
         'placeholder="xnli xlm-r"></label></p>'
@@ -136,11 +137,12 @@ def tables_section(specs: Sequence[dict], context: Context, out: Path) -> Sectio
             title, part = item_heading(spec, context)
             has_number = any("ours" in cell.kind and "missing" not in cell.kind for cell in cells_of(table))
             opened = " open" if has_number else ""
+            command = f"make table T={item_key(spec)} SCALE={context.scale}{more}"
             told = spec["title"] if has_number else f"{spec['title']}; published numbers alone"
             lines += [
                 f'<details class="item"{opened}><summary>{title} <span class="quiet">{text(told)}</span></summary>',
                 render_table(table).rstrip("\n"),
-                f'<p class="again">Made again by {code(f"make table T={item_key(spec)} SCALE={context.scale}")}.</p>',
+                f'<p class="again">Made again by {code(command)}.</p>',
                 "</details>",
             ]
             parts.append((names[paper], *part))

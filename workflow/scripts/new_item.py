@@ -21,7 +21,11 @@ from plan.load import PAPERS, load_config
 
 RUN = """\
 # What differs from {parent}: write it here, key by key (config/README.md, "What a run says"). Until something does, the
-# run is {parent} under another name, and is not trained again.
+# run is {parent} under another name, and is not trained again. A list, `objectives` too, replaces the parent's whole;
+# one key of one objective is changed so:
+#
+#     objective_overrides: {{tlm: {{weight: 0.5}}}}
+#
 name: {name}
 extends: {parent}
 """
@@ -48,9 +52,10 @@ def new_run(root: Path, name: str, parent: str) -> tuple[list[Path], list[str]]:
     check_known(parent, (path.stem for path in (root / "config/runs").glob("*.yaml")), "FROM", "run")
     path = root / f"config/runs/{name}.yaml"
     write_new(path, RUN.format(name=name, parent=parent))
+    trains = load_config(root).runs[name]["kind"] == "pretrain"  # a checkpoint and an aligner do not
     return [path], [
         f"config/runs/{name}.yaml: write into it what differs from {parent}, then:",
-        f"  make train RUN={name}",
+        *([f"  make train RUN={name}"] if trains else []),
         f'  make new-table NAME={name}/table-01 RUNS="{parent} {name}"',
     ]
 
@@ -79,7 +84,7 @@ def new_table(root: Path, name: str, runs: list[str], tasks: list[str]) -> tuple
     known, next_steps = papers.read_text(encoding="utf-8"), []
     if folder not in {line.partition("\t")[0] for line in known.splitlines()}:
         write_text(papers, f"{known}{folder}\t{folder}\t\n")
-        next_steps = [f"{PAPERS}: its last line names the folder; it goes and stays with it"]
+        next_steps = [f"{PAPERS}: its last line names {folder}: keep it or take it out with config/tables/{folder}/"]
     next_steps += [f"config/tables/{name}.yaml: its columns and rows can be changed; then:", f"  make table T={name}"]
     return [path], next_steps
 

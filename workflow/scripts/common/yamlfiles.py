@@ -176,6 +176,7 @@ def _check_size(text: str, shown: str) -> None:
 
 
 SHOWN = 60  # names in one message
+FEW = 25  # so many are shown beside a guess too
 
 
 def check_known(word: str, known: Iterable[str], where: str, what: str) -> None:
@@ -191,7 +192,8 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     padded = re.sub(r"-(\d)\b", r"-0\1", str(word))  # table-1 is table-01, and neither table-11 nor table-16
     close = [padded] if padded in known else difflib.get_close_matches(str(word), known, n=1)
     if close:
-        return f"did you mean '{close[0]}'? Allowed: {shown}"
+        few = f" Allowed: {shown}" if len(known) <= FEW else ""
+        return f"did you mean '{close[0]}'?{few}"
     return f"allowed: {shown or 'nothing (there are none yet)'}"
 
 

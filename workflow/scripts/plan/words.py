@@ -25,7 +25,7 @@ def what_this_is(config: Config) -> str:
     for run, parent in runs_that_are_their_parent(config).items():
         words += (
             f" {run} is {parent} here, and is not trained again: what it changes is nothing, or has another value in "
-            f"config/scales/{config.scale_name}.yaml, run_overrides."
+            f"config/scales/{config.scale_name}.yaml, run_overrides or objective_overrides."
         )
     if config.scale_name == "paper":
         return words
@@ -41,10 +41,11 @@ def runs_without_a_row(config: Config) -> list[str]:
 
 
 def runs_that_are_their_parent(config: Config) -> dict[str, str]:
-    """Of the runs that were asked for by name: they extend another, and a scale's own values leave no difference."""
+    """Of the runs that were asked for by name, else of those that no paper has: they extend another, and a scale's own
+    values leave no difference."""
     asked = config.settings.get("runs") or "all"
     found = {}
-    for run in [] if asked == "all" else asked:
+    for run in runs_of_no_paper(config) if asked == "all" else asked:
         parent = read_yaml(config.root / f"config/runs/{run}.yaml", f"config/runs/{run}.yaml").get("extends")
         if (
             parent
@@ -53,6 +54,16 @@ def runs_that_are_their_parent(config: Config) -> dict[str, str]:
         ):
             found[run] = parent
     return found
+
+
+def runs_of_no_paper(config: Config) -> list[str]:
+    """A person's own: their files say `extends` and no `paper`."""
+    texts = {
+        path.stem: path.read_text(encoding="utf-8") for path in sorted((config.root / "config/runs").glob("*.yaml"))
+    }
+    return [
+        run for run, text in texts.items() if "\nextends:" in text and "\npaper:" not in text and run in config.runs
+    ]
 
 
 def named_targets(config: Config) -> list[str]:

@@ -176,9 +176,9 @@ def choice_table(findings: Findings, tie: float) -> HtmlTable:
         name="Which method each task is best served by",
         html_caption="<strong>By task, data and cost.</strong> Means over the languages other than English and over "
         "pre-trainings, in brackets how many, and of how many methods with a score where others have none; FLOPs of "
-        "pre-training with all that it starts from. The best on average is not always decided: the sixth column says "
-        "of whom it is. Untrained: an encoder of random weights, fine-tuned where the others are; what is not above it "
-        "was not learnt in pre-training.",
+        "pre-training with all that it starts from. The best on average is not always decided: the column \u201cAhead, "
+        "decided, of\u201d names those that it is decidedly ahead of. Untrained: an encoder of random weights, "
+        "fine-tuned where the others are; what is not above it was not learnt in pre-training.",
         head=[[Cell(text(words), "col") for words in head]],
         bodies=[Body("", rows)],
         html_notes=[

@@ -31,6 +31,7 @@ BOTH = "both"  # the direction of a headline that is the mean of two
 EN_DEV, MEAN_DEV, OWN_DEV = "en_dev", "mean_dev", "own_dev"
 
 Key = tuple[str, str, str]  # run, task, setting
+KEPT = "reference"  # the folder of finished scores, which no rule writes: Git has them
 FAILURES = "failures"  # per cent of the tries of fine-tuning that ended below the bar of its recipe
 LESS_IS_BETTER = {"error-rate", FAILURES}
 NOT_LEARNT = 1.0  # points above chance
@@ -104,18 +105,19 @@ def read_score_file(path: Path, scale: str | None = None) -> list[Score]:
 
 def read_content(path: Path, scale: str | None) -> dict:
     """What a score file says, checked up to its single scores."""
+    again = f"git checkout -- {path}" if KEPT in path.parts else "delete the file and score again"
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse_constant)
     except FileNotFoundError:
         raise UserError(f"{path}: no such score file; run its score job") from None
     except ValueError as error:
-        raise UserError(f"{path}: not a usable score file ({error}); delete the file and score again") from None
+        raise UserError(f"{path}: not a usable score file ({error}); {again}") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected one JSON object; delete the file and score again")
-    check_seal(content, path, "delete the file and score again")
+        raise UserError(f"{path}: expected one JSON object; {again}")
+    check_seal(content, path, again)
     missing = [key for key in REQUIRED if key not in content]
     if missing:
-        raise UserError(f"{path}: key {missing[0]!r} is missing; delete the file and score again")
+        raise UserError(f"{path}: key {missing[0]!r} is missing; {again}")
     match = SEED_FILE.fullmatch(path.name)
     if not match or len(path.parts) < 4:
         raise UserError(f"{path}: a score file is named <run>/<task>/<setting>/seed-<number>.json; remove this file")
