@@ -48,6 +48,8 @@ def test_scores_are_means_over_other_languages_without_curves_and_single_directi
     assert found == {("xnli", "cross-lingual-transfer", "accuracy"): {1: 45.0}}
     [row] = compare.score_rows(found, {})
     assert row == ["xnli cross-lingual-transfer accuracy", "45.0 (1)", "--", ""]
+    [row] = compare.score_rows({("word-alignment", "zero-shot-retrieval", "error-rate"): {1: 30.0}}, {})
+    assert row[0] == "word-alignment zero-shot-retrieval error-rate ↓"
 
 
 def test_scores_of_some_languages_alone(tmp_path, repository):

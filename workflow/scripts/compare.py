@@ -29,7 +29,7 @@ from plan.needs import canonical_run
 from plan.runs import hash_of, resolve_run
 from plan.seeds import by_training
 from report.intervals import FEWEST_TRAININGS, quantile_of_t
-from report.scores import ENGLISH, group_paths, load_results, read_content
+from report.scores import ENGLISH, LESS_IS_BETTER, group_paths, load_results, read_content
 from report.trainings import Training, read_training
 
 Key = tuple[str, str, str]  # task, setting, metric
@@ -114,7 +114,7 @@ def score_rows(a: dict[Key, dict[int, float]], b: dict[Key, dict[int, float]]) -
         value, half, seeds = difference(of_a, of_b)
         shown = "" if not seeds else f"{value:+.1f}" + (f" ± {half:.1f}" if half is not None else "")
         shown += f" ({seeds})" if seeds and {len(of_a), len(of_b)} != {seeds} else ""
-        rows.append([" ".join(key), mean(of_a), mean(of_b), shown])
+        rows.append([" ".join(key) + " ↓" * (key[2] in LESS_IS_BETTER), mean(of_a), mean(of_b), shown])
     return rows
 
 
@@ -162,16 +162,21 @@ def main() -> None:
         shown = " and ".join(map(str, dict.fromkeys(folders)))
         where = f" of {arguments.languages}" if only else ""
         raise UserError(f"{shown}: no scores yet{where}; those of reference/: CONFIG=scores_from=reference")
+    of_scale = f"scale={config.scale_name} runs=[{','.join(names)}]"
     differing = differences(*(resolve_run(config, name) for name in names))
     print(f"Scale {config.scale_name}. What differs of the runs:\n")
     print(lined_up([["key", *names], *map(list, differing)]) if differing else "nothing: they are one run here")
     averaged = f"{', '.join(only)} where a task has them" if only else "languages other than English"
     print(f"\nScores, mean over {averaged} (pre-trainings); the difference over those that both have,")
-    print("from three on ± half of its 95 % interval:\n")
+    print("from three on ± half of its 95 % interval; ↓: less is better:\n")
     print(lined_up([["task, setting, metric", *names, f"{names[1]} - {names[0]}"], *score_rows(*scores)]))
     trainings = [trained(config, name) for name in names]
     print("\nCost of pre-training, without that of runs it starts from:\n")
     print(lined_up([["", *names], *cost_rows(trainings)]))
+    for name, own in zip(names, trainings, strict=True):
+        wanted = trainings_of(config, name).values()
+        if name in config.pretrained and not own and not config.from_reference:
+            print(f"\n{name}: for its cost, snakemake --cores 1 --config {of_scale} -- {' '.join(map(str, wanted))}")
     print(
         f"\nCurves: make train RUN={names[0]} SCALE={config.scale_name}, and "
         f"results/{config.scale_name}/runs/<run>/training.png"
