@@ -210,7 +210,7 @@ WRONG = [
         "config/scales/mini.yaml",
         "layers: 3",
         'layers: "3"',
-        ["model.layers", "a whole number", "remove the quotes"],
+        ["model.layers", 'a whole number, is "3"; remove the quotes'],
     ),
     ("config/scales/mini.yaml", "  xnli:\n", "  xnly:\n", ["task_overrides", "unknown task 'xnly'", "'xnli'"]),
     ("config/scales/mini.yaml", "train_limit", "train_limt", ["task_overrides.xnli", "'train_limt'", "'train_limit'"]),

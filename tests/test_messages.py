@@ -345,6 +345,8 @@ WRONG_YAML = [
     ("a: !!binary x", "not YAML"),
     ("a: b: c", ":1: not YAML"),
     ("a: '", "not YAML"),
+    ("a:\n\tb: 1", ":2: not YAML: found character that cannot start any token; indent with blanks"),
+    ("a: [1,\n", ":1: not YAML"),
     ("a: \x07", "not YAML"),
     ("a: 1\n---\nb: 2", ":2: not YAML"),
     ("a: 1\na: 2", ":2: key 'a' stands twice"),

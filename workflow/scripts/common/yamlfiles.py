@@ -117,8 +117,11 @@ def parse_yaml(text: str, shown: str) -> Any:
         return value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{shown}{line}: not YAML: {error.problem or error.context}") from None
+        lines, problem = text.splitlines(), error.problem or error.context
+        number = min(mark.line + 1, len(lines)) if mark else 0  # the end is on no line
+        tab = "cannot start any token" in problem and "\t" in lines[number - 1]
+        where, mend = f":{number}" if mark else "", "; indent with blanks, not with tabs" if tab else ""
+        raise UserError(f"{shown}{where}: not YAML: {problem}{mend}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{shown}: not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:

@@ -50,7 +50,8 @@ def _explain(error: Any, shown: str) -> str:
         if isinstance(value, bool) and "string" in kinds:
             hint = '; YAML reads a bare no, yes, on or off as true or false: write it in quotes, "no"'
         elif isinstance(value, str) and {"number", "integer"} & set(kinds):
-            hint = "; remove the quotes, and write exponents with a point, as 6.0e-4" if says_a_number(value) else ""
+            point = ", and write exponents with a point, as 6.0e-4" if "e" in value.lower() else ""
+            hint = f"; remove the quotes{point}" if says_a_number(value) else ""
         elif value is None:
             hint = "; give it a value or remove the key"
         kind = " or ".join(_TYPES[kind] for kind in kinds)
