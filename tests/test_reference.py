@@ -124,7 +124,8 @@ def test_tables_of_the_reference_have_its_seeds_and_what_is_trained_has_fewer(co
     of_reference = load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference"}).seeds
     assert config.seeds == [1, 2, 3] and set(config.seeds) < set(of_reference)
     assert load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference", "seeds": [2]}).seeds == [2]
-    assert load_config(REPOSITORY, {"scale": "smoke", "scores_from": "reference"}).seeds == [1]
+    with pytest.raises(UserError, match="no scores of scale smoke; it has mini, mini-2, real"):
+        load_config(REPOSITORY, {"scale": "smoke", "scores_from": "reference"})
 
 
 def test_the_seeds_of_the_reference_are_kept_and_no_others(tmp_path, config, monkeypatch):
@@ -473,8 +474,8 @@ def words(quote, start: float, control: Sequence[float], run: Sequence[float]) -
 def test_readme_quotes_differences_of_the_page(quote, repository):
     """Its bullets say them without a sign; one is of a setting that the page's table has no column for."""
     tuned = {"fine-tuned": ("tatoeba", "retrieval-fine-tuned", "accuracy")}
-    known = quote.differences_of("", "real", *quote.OF_REAL)
-    known += quote.differences_of("", "real", tuned, {"": ("ernie-m-base", "xlm-r")})
+    known = quote.differences_of("", "real", *quote.OF_REAL, apart=True)
+    known += quote.differences_of("", "real", tuned, {"": ("ernie-m-base", "xlm-r")}, apart=True)
     pairs = [(key, those) for _, *key in quote.OF_CONTROLS.values() for those in OVER_CONTROLS.values()]
     known += "".join(f"{apart(repository, key, *those)} " for key, those in pairs)
     for control, runs in quote.OVER_XLM_R.values():
@@ -525,7 +526,7 @@ def test_the_pages_quote_the_claims_as_the_reference_scores_make_them(repository
 
 
 @pytest.mark.e2e
-def test_readme_counts_the_claims_of_the_reference_scores(repository, document):
+def test_readme_counts_the_claims_of_the_reference_scores(quote, repository, document):
     counts = {row[0]: row[1:] for row in claims_of(document) if row[0].startswith("mini")}
     reproduced, direction, refuted, _, undecided, _, impossible = counts["mini"]
     corrected = counts["mini, corrected"][0]
@@ -537,7 +538,16 @@ def test_readme_counts_the_claims_of_the_reference_scores(repository, document):
     )
     alone = "is in its direction" if direction == "1" else "are in their direction"
     told += f"{direction} {alone} alone; {undecided} are undecided, {impossible} cannot be tried at this size"
-    assert told in " ".join((repository / "README.md").read_text(encoding="utf-8").split())
+    readme = " ".join((repository / "README.md").read_text(encoding="utf-8").split())
+    assert told in readme
+    ours = {claim["id"]: claim for claim in ledger["claims"] if claim["verdict"] == "reproduced"}
+    [looks] = [line for line in quote.corrections_of("mini").splitlines() if line.startswith("| the same, six are two")]
+    left = len(ours.keys() - set(re.findall("`([^`]+)`", looks)))
+    beside = Counter(claim["control"]["verdict"] for claim in ours.values() if claim.get("control"))
+    assert f"and {left} stay so where earlier looks at fewer pre-trainings count too" in readme
+    assert beside.keys() == {"reproduced", "undecided"}
+    stays = f"beside it {beside['reproduced']} stay, and {beside['undecided']} are undecided"
+    assert f"For {beside.total()} of the {reproduced} there is a control that trains on for as long: {stays}" in readme
 
 
 def test_readme_counts_the_claims_that_both_worlds_decide(quote, repository):
