@@ -16,9 +16,7 @@ import pandas as pd
 arguments = sys.argv[1:] if len(sys.argv) == 3 else ["results/mini/scores.tsv", "results/notebook"]
 table, out = (Path(name) for name in arguments)
 if not table.exists():
-    sys.exit(
-        f"{table}: not there; to mend: the first command of this file, or python docs/scores.py FILE FOLDER"
-    )
+    sys.exit(f"{table}: not there; to mend: the first command of this file, or python docs/scores.py FILE FOLDER")
 out.mkdir(parents=True, exist_ok=True)
 scores = pd.read_csv(table, sep="\t")
 headline = scores[~scores.metric.str.contains("-by-")]  # the others are curves, by layer or update
