@@ -124,8 +124,7 @@ def test_tables_of_the_reference_have_its_seeds_and_what_is_trained_has_fewer(co
     of_reference = load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference"}).seeds
     assert config.seeds == [1, 2, 3] and set(config.seeds) < set(of_reference)
     assert load_config(REPOSITORY, {"scale": "mini", "scores_from": "reference", "seeds": [2]}).seeds == [2]
-    with pytest.raises(UserError, match="no scores of scale smoke; it has mini, mini-2, real"):
-        load_config(REPOSITORY, {"scale": "smoke", "scores_from": "reference"})
+    assert load_config(REPOSITORY, {"scale": "smoke", "scores_from": "reference"}).seeds == [1]
 
 
 def test_the_seeds_of_the_reference_are_kept_and_no_others(tmp_path, config, monkeypatch):

@@ -83,9 +83,6 @@ def load_config(
             resolve_run(config, run)  # says so here, not in a job, if the scale leaves an objective without data
         for need in translators(config, found):
             resolve_translator(config, *need)
-    kept = sorted(path.name for path in (root / "reference/scores").glob("*"))
-    if config.from_reference and kept and config.scale_name not in kept:
-        raise UserError(f"scores_from: reference/ has no scores of scale {config.scale_name}; it has {', '.join(kept)}")
     for run in config.listed:
         resolve_run(config, run)
         if run in config.not_here:
