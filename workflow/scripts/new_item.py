@@ -17,6 +17,7 @@ from pathlib import Path
 from common.atomic import write_text
 from common.errors import UserError, run_main
 from common.yamlfiles import check_known, read_yaml
+from plan.config import Config
 from plan.load import PAPERS, load_config
 
 RUN = """\
@@ -45,15 +46,19 @@ groups:
 COLUMN = "  - {{task: {task}, metric: {metric}, setting: {setting}, languages: scale, average: true, heading: {task}}}"
 
 
-def new_run(root: Path, name: str, parent: str) -> tuple[list[Path], list[str]]:
-    """The files, and what to do next."""
+def new_run(root: Path, name: str, parent: str) -> list[Path]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise UserError(f"NAME={name}: a run is named in small letters, digits and hyphens, such as mine-2")
     check_known(parent, (path.stem for path in (root / "config/runs").glob("*.yaml")), "FROM", "run")
     path = root / f"config/runs/{name}.yaml"
     write_new(path, RUN.format(name=name, parent=parent))
-    trains = load_config(root).runs[name]["kind"] == "pretrain"  # a checkpoint and an aligner do not
-    return [path], [
+    return [path]
+
+
+def after_a_run(config: Config, name: str, parent: str) -> list[str]:
+    """What to do next."""
+    trains = config.runs[name]["kind"] == "pretrain"  # a checkpoint and an aligner do not
+    return [
         f"config/runs/{name}.yaml: write into it what differs from {parent}, then:",
         *([f"  make train RUN={name}"] if trains else []),
         f'  make new-table NAME={name}/table-01 RUNS="{parent} {name}"',
@@ -110,17 +115,17 @@ def main() -> None:
     arguments = parser.parse_args()
     kept = (arguments.root / PAPERS).read_text(encoding="utf-8")
     if arguments.kind == "run":
-        files, words = new_run(arguments.root, arguments.name, arguments.parent)
+        files, words = new_run(arguments.root, arguments.name, arguments.parent), []
     else:
         files, words = new_table(arguments.root, arguments.name, arguments.runs, arguments.tasks)
     try:
-        load_config(arguments.root)
+        config = load_config(arguments.root)
     except UserError:
         for path in files:
             path.unlink()
         write_text(arguments.root / PAPERS, kept)
         raise
-    print("\n".join(words))
+    print("\n".join(words or after_a_run(config, arguments.name, arguments.parent)))
 
 
 if __name__ == "__main__":

@@ -151,7 +151,8 @@ def seconds_left(state: State, known: dict[str, float], now: float) -> tuple[flo
     that trains now will take by its steps. At once work as many as the cores, or as many as ran at once, where a
     cluster has more of them.
     """
-    means = by_their_steps(state, now) | known | {rule: sum(own) / len(own) for rule, own in state.seconds.items()}
+    means = known | {rule: sum(own) / len(own) for rule, own in state.seconds.items()}
+    means |= by_their_steps([job for job in state.running.values() if job.rule not in means], now)
     running: dict[str, list[float]] = {}
     for job in state.running.values():
         running.setdefault(job.rule, []).append(now - job.started)
@@ -170,11 +171,11 @@ def seconds_left(state: State, known: dict[str, float], now: float) -> tuple[flo
     return max(work / max(state.cores, state.most_running), longest), unknown
 
 
-def by_their_steps(state: State, now: float) -> dict[str, float]:
+def by_their_steps(jobs: Iterable[Job], now: float) -> dict[str, float]:
     """Rule -> seconds that the longest of its running jobs takes, if the steps that are left take as long as those that
-    are done."""
+    are done. Each job's log is read: not for the hundreds of a cluster whose rules are known."""
     found: dict[str, float] = {}
-    for job in state.running.values():
+    for job in jobs:
         if job.log and (said := re.match(r"step (\d+)/(\d+) ", last_line(job.log[0]))):
             done, steps = map(int, said.groups())
             found[job.rule] = max(found.get(job.rule, 0.0), (now - job.started) * steps / max(1, done))
