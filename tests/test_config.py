@@ -12,9 +12,9 @@ import plan.runs
 from common.errors import UserError
 from common.identity import digest, run_hash
 from plan.claimed import all_needs, all_score_paths
-from plan.evidence import score_path
+from plan.evidence import require_scores, score_path
 from plan.load import load_cleaning, load_config, paper_line
-from trees import edit
+from trees import edit, snakemake
 
 SCALES = ("smoke", "mini", "small", "paper")
 
@@ -513,6 +513,15 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     assert all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
     text = message(repository, scores_from="refrence")
     assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")
+
+
+def test_a_scale_that_no_reference_scores_are_kept_of_says_which_have_them(repository):
+    require_scores(load_config(repository, {"scale": "smoke"}))
+    require_scores(load_config(repository, {"scale": "mini", "scores_from": "reference"}))
+    settings = ("scale=smoke", "scores_from=reference")
+    done = snakemake(repository, "--dry-run", "--config", *settings, "--", "results/index.html", check=False)
+    said = "scores_from: reference has no scores of scale smoke; it has those of mini, mini-2, real: take one of these"
+    assert done.returncode != 0 and said in done.stdout
 
 
 def test_a_table_in_a_new_folder_needs_the_line_of_its_paper(repository, tree):

@@ -58,6 +58,7 @@ configfile: "config/config.yaml"
 
 try:
     PLAN = plan.kept.kept_config(".", config)
+    plan.evidence.require_scores(PLAN)
     CLEANING = plan.load.load_cleaning(PLAN)
     NEEDS = plan.claimed.all_needs(PLAN)
     ASKED = [*PLAN.listed, *(run for run, _, _ in NEEDS)]

@@ -33,6 +33,16 @@ def reference_scores(config: Config) -> str:
     return f"reference/scores/{config.scale_name}"
 
 
+def require_scores(config: Config) -> None:
+    """Who asks for the reference scores of a scale that has none would get a page without a number."""
+    if config.from_reference and not (config.root / reference_scores(config)).is_dir():
+        kept = sorted(path.name for path in (config.root / "reference/scores").glob("*") if path.is_dir())
+        raise UserError(
+            f"scores_from: reference has no scores of scale {config.scale_name}; it has those of "
+            f"{', '.join(kept) or 'none'}: take one of these (scale=...), or leave scores_from out to compute your own"
+        )
+
+
 def score_path(config: Config, run: str, task: str, setting: str, seed: int) -> str:
     return f"{evidence(config, 'scores')}/{run}/{task}/{setting}/seed-{seed}.json"
 
