@@ -98,13 +98,15 @@ def raised(token: Token) -> list[Token]:
 
 
 def drawn(image: Token, source: str) -> Token:
-    """A drawing of ours stands in the page itself, which loads nothing."""
+    """A drawing of ours stands in the page itself, which loads nothing; its style holds for its own parts alone."""
     path = (REPOSITORY / source).parent / str(image.attrs["src"])
     if path.suffix != ".svg" or not path.is_file():
         raise UserError(f"{source}: the picture {image.attrs['src']} is no SVG file of this repository")
     _, begin, rest = path.read_text(encoding="utf-8").partition("<svg")  # before it may stand what XML files begin with
+    begin += f' class="{path.stem}"'
     if "aria-label" not in rest and "<title>" not in rest:
         begin += f' role="img" aria-label="{escape(image.content, quote=True)}"'
+    rest = re.sub(r"(<style[^>]*>)(.*?)(</style>)", rf"\1.{path.stem} {{ \2 }}\3", rest, flags=re.DOTALL)
     return Token("html_inline", "", 0, content=begin + rest)
 
 

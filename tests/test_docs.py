@@ -11,6 +11,7 @@ import pytest
 import browser
 from beside import module_at
 from common.errors import UserError
+from common.yamlfiles import read_yaml
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,16 @@ def test_links_of_the_sources_lead_somewhere_on_github_too(repository):
             assert re.match(r"https?:", target) or (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_readme_and_its_drawing_count_claims_and_tasks_as_they_are(repository):
+    claims = len(read_yaml(repository / "config/claims.yaml", "claims")["claims"])
+    tasks = [read_yaml(path, path.name) for path in sorted((repository / "config/tasks").glob("*.yaml"))]
+    drawing = (repository / "docs/stages.svg").read_text(encoding="utf-8")
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert f">{claims} claims,<" in drawing and f"**Claims**: {claims} things" in readme
+    others = {task["task"] for task in tasks if task["kind"] == "translation"} | {"flores"}  # named beside the eleven
+    assert len(tasks) - len(others) == 11 and ">11 tasks and<" in drawing and "Eleven tasks" in readme
+
+
 @pytest.mark.parametrize(
     ("html", "says"),
     [
@@ -74,8 +85,8 @@ def test_a_link_to_nowhere_and_what_loads_are_refused(build, html, says):
         ("## Part\n\n## Part", '<h2 id="part">Part</h2>\n<h2 id="part-1">'),
         ("see `docs/c.md`", "names `docs/c.md`, which is not there"),
         ("see [c](c.md)", "the link to c.md leads to no page"),
-        ("![d](d.svg)", "<p><svg><title>d</title></svg></p>"),
-        ("![what it shows](e.svg)", '<p><svg role="img" aria-label="what it shows"><g/></svg></p>'),
+        ("![d](d.svg)", '<p><svg class="d"><title>d</title></svg></p>'),
+        ("![what it shows](e.svg)", '<p><svg class="e" role="img" aria-label="what it shows"><g/></svg></p>'),
         ("![e](https://example.org/e.svg)", "the picture https://example.org/e.svg is no SVG file of this repository"),
     ],
 )
@@ -103,6 +114,17 @@ def test_pages_open_from_disk_and_ask_for_nothing(pages, tmp_path):
                 chromium.open(page, width=360, height=700)
                 assert chromium.complaints == [] and chromium.requests == [page.resolve().as_uri()]
                 assert chromium.evaluate("document.documentElement.scrollWidth") <= 360, page.name
+
+
+@pytest.mark.skipif(browser.executable() is None, reason="no Chromium: apt-get install chromium")
+def test_a_drawing_takes_no_style_of_another(pages, tmp_path):
+    """The letters of the figure are paths, which the drawing above it has without a filling."""
+    fill = "getComputedStyle(document.querySelector('svg.{} path')).fill"
+    letter = "getComputedStyle(document.querySelector('svg.real [id^=text_] use, svg.real [id^=text_] path')).fill"
+    with browser.chromium(tmp_path / "profile") as chromium:
+        chromium.open(pages / "index.html", width=1000, height=700)
+        assert chromium.evaluate(fill.format("stages")) == "none"
+        assert chromium.evaluate(letter) == "rgb(0, 0, 0)"
 
 
 def test_versions_are_those_of_the_tests(repository):
