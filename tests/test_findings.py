@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,10 @@ def test_the_lead_says_for_how_many_claims_it_corrects_and_how_narrowly_they_sta
     words = findings_html.corrected_words({"claims": claims}, "mini")
     assert words == " Corrected for the 3 that have a test, 2 still stand, the weakest with a corrected p of 0.0495."
     assert findings_html.corrected_words({"claims": claims}, "real") == ""
+    counts = {"direction only": 1, "not reproduced": 3, "reproduced": 2, "scales differ": 0, "undecided": 4}
+    told = {"claims": claims, "agree": ["mini", "mini-2"], "summary": [{"name": "mini", "counts": Counter(counts)}]}
+    in_order = "at scale mini: 2 reproduced, 1 direction only, 3 not reproduced, 4 undecided."
+    assert in_order in findings_html.claims_lead(told), "as the table below it"
 
 
 def test_what_reads_sentence_pairs_and_what_it_costs(config, tmp_path):

@@ -87,7 +87,7 @@ def method_leads(findings: Findings | None) -> list[str]:
 
 def claims_lead(ledger: Mapping) -> str:
     row = ledger["summary"][0]
-    told = ", ".join(f"{number} {verdict}" for verdict, number in row["counts"].items() if number)
+    told = ", ".join(f"{row['counts'][one]} {one}" for one in shown_verdicts(ledger) if row["counts"][one])
     claims = link(f"{len(ledger['claims'])} claims", "#claims")
     return f"Of {claims} of the papers, at scale {text(row['name'])}: {told}.{corrected_words(ledger, row['name'])}"
 
