@@ -5,6 +5,7 @@ one line; a traceback is a fault of ours, and says so.
 """
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -97,6 +98,7 @@ def run_main(main: Callable[[], int | None]) -> None:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which most scripts do not import
             _stop(f"out of memory of the GPU: {str(error).splitlines()[0]}")
         _bug()
+    gc.freeze()  # Python would look through all that torch is made of for garbage, a quarter of a second, and then end
     sys.exit(status)
 
 
