@@ -330,7 +330,7 @@ def combined(parts: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, flo
 
 def share_words(start: Sequence[float], control: Sequence[float], run: Sequence[float]) -> str:
     """(control - start) / (run - start) with Fieller's interval: the shares at which the difference of what is above
-    and share times what is below is not decided."""
+    and share times what is below is not decided; "–" where what is below may be none, and the shares have no end."""
     share = (fmean(control) - fmean(start)) / (fmean(run) - fmean(start))
 
     def is_possible(share: float) -> bool:
@@ -340,11 +340,10 @@ def share_words(start: Sequence[float], control: Sequence[float], run: Sequence[
     low, high = (
         next((one for i in range(1, 1000) if not is_possible(one := share + way * i / 100)), None) for way in (-1, 1)
     )
-    if low is None and high is None:
+    if low is None or high is None:
         return "–"
-    unbounded = " or more" if high is None else " or less" if low is None else ""
-    percents = [f"{100 * one:.0f}".replace("-", "−") for one in (share, low, high) if one is not None]
-    return f"{percents[0]} % ({' to '.join(percents[1:])}{unbounded})"
+    share, low, high = (f"{100 * one:.0f}".replace("-", "−") for one in (share, low, high))
+    return f"{share} % ({low} to {high})"
 
 
 def with_table(text: str, table: str, page: str) -> str:
