@@ -486,7 +486,7 @@ def corrections_of(scale: str) -> str:
     """How many of the verdicts that a test decided stay decided, by how one counts tests and looks. A look is each
     number of pre-trainings at which verdicts were read: three, six and twelve."""
     tested = [one for one in claims_of(scale) if one["p_value"] is not None]
-    looks = {3: 1, 4: 2, 5: 2, 6: 2, 12: 3}  # four and five are six that are not all there
+    looks = {3: 1, 6: 2, 12: 3}
     pre_trainings = [max(link.get("trainings", 0) for link in one["links"]) for one in tested]
     ledger = [one["p_value"] for one in tested]  # with 2 for a second look, at twelve
     each = [p * (looks[n] / 2 if n == 12 else looks[n]) for p, n in zip(ledger, pre_trainings, strict=True)]
