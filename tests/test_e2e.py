@@ -14,7 +14,7 @@ import pytest
 
 from plan.load import load_config
 from report.scores import items_of
-from tasks import TASKS
+from tasks.known import TASKS
 from trees import copy_tree, edit, planned, snakemake
 
 pytestmark = pytest.mark.e2e

@@ -27,7 +27,7 @@ from plan.load import load_config
 from plan.recipes import bitext_settings, resolve_recipe, setting_jobs, task_languages, trained_as
 from report.scores import selection_of
 from small_world import SETTINGS
-from tasks import task_module
+from tasks.known import task_module
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONFIG = load_config(REPOSITORY, {"scale": "smoke"})

@@ -46,7 +46,7 @@ from plan.load import load_config
 from plan.runs import data_languages, resolve_run
 from plan.translators import FROM_WEIGHTS, resolve_translator
 from report import model_card
-from tasks import TASKS as TASK_MODULES
+from tasks.known import TASKS as TASK_MODULES
 from training.assembly import PretrainingModel
 
 pytest.importorskip("transformers", reason="install tests/requirements.txt (make test does)")

@@ -11,6 +11,7 @@ import pytest
 import plan.claims
 from common.errors import UserError
 from plan.claimed import cost_unknown, untestable
+from plan.code import code_digest
 from plan.load import load_config
 from plan.needs import unfit
 from plan.runs import not_here, resolve_run, vocabulary_path, weights_path
@@ -44,15 +45,23 @@ def test_a_language_joins_the_world(tree):
         assert wanted in text
 
 
-def test_a_task_is_a_file_and_a_module(tree):
+def rests_on_other_code(script: Path, tree: Path) -> bool:
+    return code_digest(script) != code_digest(tree / "workflow/scripts" / script.name)
+
+
+def test_a_task_is_a_file_and_a_module(tree, repository):
     scripts = tree / "workflow/scripts/tasks"
     shutil.copy(scripts / "pawsx.py", scripts / "again.py")
-    edit(tree, "workflow/scripts/tasks/__init__.py", "from tasks import (\n", "from tasks import (\n    again,\n")
-    edit(tree, "workflow/scripts/tasks/__init__.py", "TASKS = {\n", 'TASKS = {\n    "paws-again": again,\n')
+    edit(tree, "workflow/scripts/tasks/known.py", "from tasks import (\n", "from tasks import (\n    again,\n")
+    edit(tree, "workflow/scripts/tasks/known.py", "TASKS = {\n", 'TASKS = {\n    "paws-again": again,\n')
     own = (tree / "config/tasks/paws-x.yaml").read_text(encoding="utf-8").replace("task: paws-x", "task: paws-again")
     (tree / "config/tasks/paws-again.yaml").write_text(own, encoding="utf-8")
     text = planned(tree, "results/smoke/scores/xlm-r/paws-again/cross-lingual-transfer/seed-1.json")
     assert "results/smoke/finetuned/xlm-r/paws-again/cross-lingual-transfer/seed-1/model.safetensors" in text
+    # No text is cleaned again for it, and so nothing pre-trained: only the readers that cleaning asks are of its code.
+    edit(tree, "workflow/scripts/tasks/xnli.py", '"""', '"""Another. ')
+    changed = {path.stem for path in repository.glob("workflow/scripts/*.py") if rests_on_other_code(path, tree)}
+    assert changed == {"finetune", "predict", "score", "translate", "validate_translator"}
 
 
 MINE = """name: mine

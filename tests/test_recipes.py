@@ -16,7 +16,8 @@ from plan.recipes import recipe_of, resolve_recipe, setting_jobs
 from plan.runs import resolve_run
 from plan.translators import resolve_translator
 from score import CHANCES
-from tasks import TASKS, tydiqa, word_alignment
+from tasks import tydiqa, word_alignment
+from tasks.known import TASKS
 from tasks.recipe import FINETUNED_KINDS, load_recipe
 
 SWITCHED = "translate-train-code-switch"

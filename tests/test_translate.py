@@ -35,7 +35,7 @@ from plan.recipes import resolve_recipe
 from plan.runs import resolve_run
 from plan.translators import decoder_of, resolve_translator
 from small_world import SETTINGS
-from tasks import measure_of, task_module
+from tasks.known import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
 from training.assembly import PretrainingModel, fill_in
 from training.initial import load_initial_weights

@@ -19,9 +19,10 @@ from archives import WHOLE, word, write_tar, xnli_row, xnli_zip
 from common.errors import UserError
 from corpus import eval_index
 from engine import bleu
-from tasks import TASKS, said, tatoeba, word_alignment, xquad
+from tasks import said, tatoeba, word_alignment, xquad
 from tasks.conllu import parse_conllu
 from tasks.files import read_zip_bytes, tar_members
+from tasks.known import TASKS
 from world.formats import tar
 
 SEEDS = range(200)

@@ -28,7 +28,7 @@ from engine.optim import AdamW
 from engine.precision import mixed_precision
 from engine.rows import answer_labels, pair_rows, tag_windows
 from engine.tokenizer import Tokenizer
-from tasks import measure_of, task_module
+from tasks.known import measure_of, task_module
 from tasks.labels import Pair
 from tasks.recipe import FINETUNED_KINDS, Hyperparameters, Recipe, load_recipe, raw_paths
 from training.finetuning import (

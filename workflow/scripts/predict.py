@@ -30,8 +30,9 @@ from engine.model import Encoder
 from engine.retrieval import mined, nearest
 from engine.rows import pair_rows, sentence_rows, tag_windows, word_pairs
 from engine.tokenizer import Tokenizer, load_tokenizer
-from tasks import task_module, tatoeba, word_alignment
+from tasks import tatoeba, word_alignment
 from tasks.bucc import Piles
+from tasks.known import task_module
 from tasks.recipe import FINETUNED_KINDS, Recipe, load_recipe, raw_paths
 from training.finetuning import (
     DevSet,

@@ -24,7 +24,8 @@ from engine.answers import first_words_chance
 from engine.metrics import Measure, accuracy, flatten, majority, nothing, one_of_n, shuffled_tags
 from plan.datasets import DATASETS_TSV
 from report.scores import BY_UPDATE, packed_items
-from tasks import TASKS, measure_of, task_module, tatoeba, word_alignment
+from tasks import tatoeba, word_alignment
+from tasks.known import TASKS, measure_of, task_module
 from tasks.said import check_language
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from common.errors import UserError, run_main
 from engine.assembly import Seq2Seq, load_seq2seq
 from engine.model import FIRST_POSITION
 from engine.tokenizer import Tokenizer, load_tokenizer
-from tasks import task_module
 from tasks.files import split_lines
+from tasks.known import task_module
 from tasks.recipe import load_recipe, raw_paths
 from training.finetuning import add_common_arguments, check_vocabulary, longest_row, pick_device
 from training.predicting import describe, translate_lines

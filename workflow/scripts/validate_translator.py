@@ -23,7 +23,7 @@ from engine.assembly import Seq2Seq, load_seq2seq
 from engine.objectives.mlm import CHUNK
 from engine.rows import ordered_batches, pad, sentence_rows
 from engine.tokenizer import EOS, Tokenizer, load_tokenizer
-from tasks import measure_of, task_module
+from tasks.known import measure_of, task_module
 from tasks.recipe import load_recipe, raw_paths
 from training.finetuning import add_common_arguments, check_vocabulary, longest_row, pick_device
 from training.predicting import translate_lines

@@ -16,7 +16,7 @@ from plan.printed import printed_models
 from plan.recipes import ENCODER_KINDS, PARTS, expand_datasets, task_languages, train_languages
 from plan.translators import pair_of
 
-TASK_MODULES = Path(__file__).parent.parent / "tasks/__init__.py"
+TASK_MODULES = Path(__file__).parent.parent / "tasks/known.py"
 
 
 def check_task(config: Config, name: str) -> None:
@@ -24,7 +24,7 @@ def check_task(config: Config, name: str) -> None:
     for index, code in enumerate(task["languages"]):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     _check_translation(config, name)
-    check_known(name, task_modules(), f"{shown}, task", "module of a task in workflow/scripts/tasks/__init__.py")
+    check_known(name, task_modules(), f"{shown}, task", "module of a task in workflow/scripts/tasks/known.py")
     check_known(task["metric"], task["metrics"], f"{shown}, metric", "metric of this task")
     if sorted(task["chance"]) != sorted(task["metrics"]):
         raise UserError(
@@ -91,7 +91,7 @@ def check_task(config: Config, name: str) -> None:
 
 @cache
 def task_modules() -> tuple[str, ...]:
-    """The tasks of tasks/__init__.py, whose modules take longer to load than all of the plan."""
+    """The tasks of tasks/known.py, whose modules take longer to load than all of the plan."""
     listed = re.search(r"^TASKS = \{$(.*?)^\}$", TASK_MODULES.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return tuple(re.findall(r'"([\w-]+)": ', listed[1]))
 
