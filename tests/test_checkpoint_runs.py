@@ -163,6 +163,19 @@ def test_what_was_fine_tuned_from_a_checkpoint_is_exported_in_its_layout(built):
     assert "| xnli | cross-lingual-transfer | accuracy |" in card
 
 
+def test_another_folder_is_imported_also_where_its_files_are_older(built):
+    """In the call that follows the edit, not in the one after it."""
+    old = shutil.copytree(built / "checkpoints/mine", built / "checkpoints/older")
+    for path in old.iterdir():
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    own = built / "config/runs/mine.yaml"
+    text = own.read_text(encoding="utf-8")
+    edit(built, "config/runs/mine.yaml", "checkpoints/mine", "checkpoints/older")
+    jobs = planned(built, *ASKED, settings=(CHOSEN,))
+    own.write_text(text, encoding="utf-8")
+    assert jobs["import_checkpoint"] == jobs["finetune"] == jobs["score"] == 1 and "pretrain" not in jobs
+
+
 def test_another_checkpoint_in_the_folder_is_imported_again(built):
     weights = built / "checkpoints/mine/model.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")  # a new time alone would not do: Snakemake compares small files

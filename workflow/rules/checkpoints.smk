@@ -5,7 +5,7 @@
 rule import_checkpoint:
     input:
         script=ancient("workflow/scripts/import_checkpoint.py"),
-        run=ancient("<scale>/runs/{run}/run.yaml"),
+        run="<scale>/runs/{run}/run.yaml",
         files=checkpoint_files,
     output:
         model="<scale>/runs/{run}/seed-1/model.safetensors",
