@@ -11,6 +11,7 @@ import new_item
 import plan.runs
 from common.errors import UserError
 from common.identity import digest, run_hash
+from common.yamlfiles import read_scale
 from plan.claimed import all_needs, all_score_paths
 from plan.evidence import require_scores, score_path
 from plan.load import load_cleaning, load_config, paper_line
@@ -337,7 +338,47 @@ WRONG = [
         "table-99.csv",
         ["published", "table-99.csv", "no such file"],
     ),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "published: config/published/ernie-m/table-01.csv\n",
+        "",
+        ["config/tables/ernie-m/table-01.yaml: a row names a printed one, and no key `published` the CSV file"],
+    ),
+    (
+        "config/tables/ernie-m/table-01.yaml",
+        "published/ernie-m/table-01.csv",
+        "published/ernie-m",
+        ["config/tables/ernie-m/table-01.yaml, published: config/published/ernie-m: is a folder"],
+    ),
+    ("config/published/models.tsv", "key\tname\t", "key\t", ["config/published/models.tsv, line 1: no column name"]),
+    (
+        "config/published/ernie-m/table-01.csv",
+        "metric,value,note",
+        "metric,value",
+        ["config/published/ernie-m/table-01.csv, line 1: no column note; restore the file from the repository"],
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("own", "whole"),
+    [
+        ("{of: mine}", {"of": "mine"}),
+        ("{given: xlm-r/sentencepiece}", {"given": "xlm-r/sentencepiece"}),
+        ("{size: 900}", {"size": 900, "sentences": 20000, "alpha": 0.3}),
+        ("{alpha: 0.5}", {"size": 1200, "sentences": 20000, "alpha": 0.5}),
+    ],
+)
+def test_a_scale_may_take_a_vocabulary_where_its_parent_trains_one(tmp_path, own, whole):
+    (tmp_path / "parent.yaml").write_text("vocabulary: {size: 1200, sentences: 20000, alpha: 0.3}\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(f"extends: parent\nvocabulary: {own}\n", encoding="utf-8")
+    assert read_scale(tmp_path / "mine.yaml") == {"vocabulary": whole}
+
+
+def test_a_table_of_numbers_that_is_not_utf_8(tree):
+    file = "config/published/ernie-m/table-01.csv"
+    size = (tree / file).write_bytes((tree / file).read_bytes() + b"\xff\xfe")
+    assert message(tree) == f"{file}: byte {size - 2} is not UTF-8; save the table as UTF-8"
 
 
 @pytest.mark.parametrize(("file", "old", "new", "fragments"), WRONG, ids=[f"{w[0]}:{w[2][:24]!r}" for w in WRONG])

@@ -435,6 +435,8 @@ def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(reposit
         (tmp_path / f"results/mini/runs/xlm/seed-{seed}").mkdir(parents=True)
         timed(tmp_path, "pretrain", f"xlm/seed-{seed}", 100.0)
         timed(tmp_path, "finetune", f"xlm/xnli/cross-lingual-transfer/seed-{seed}", 20.0)
+    (tmp_path / "results/mini/runs/ernie-m-base/seed-1").mkdir(parents=True)  # of another call
+    timed(tmp_path, "pretrain", "ernie-m-base/seed-1", 100.0)
     link = {"words": "a > b", "measured_words": "+5.2 [+1.0, +9.4] of +1.1", "unit": "points", "level": 0.95}
     claim = {"says": "A is ahead of B", "paper_name": "P"}
     undecided = {

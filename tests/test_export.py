@@ -552,6 +552,7 @@ def test_a_decoder_that_no_search_of_ours_knows_is_refused(tokenizer, vocabulary
 
 def test_the_card_knows_every_objective():
     assert set(model_card.METHODS) == set(DESCRIPTIONS)
+    assert model_card.method_line("of-my-own") == "`of-my-own`", "a run of somebody's objective can be exported"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ def seconds_of_runs(folder: Path) -> dict[str, float]:
 def trained_words(config: Config, seconds: dict[str, float]) -> str:
     if config.from_reference:
         return "Nothing was trained: the scores are those of reference/, with machine and dates in PROVENANCE.tsv."
-    runs = sorted(run for run in seconds if any(Path(f"results/{config.scale_name}/runs/{run}").glob("seed-*")))
+    there = {path.parent.name for path in Path(f"results/{config.scale_name}/runs").glob("*/seed-*")}
+    runs = sorted(there & seconds.keys() & config.selected)
     if not runs:
         return "Nothing was trained."
     return (

@@ -209,6 +209,17 @@ def deep_merge(base: dict, changes: dict) -> dict:
     return merged
 
 
+def _without_vocabulary(base: dict, changes: dict) -> dict:
+    """The parent of a scale that names another kind of vocabulary: one that is trained has a size, one that is taken
+    says from where, and none says both."""
+    of, kinds = changes.get("vocabulary"), ("given", "of", "size")
+    named = of.keys() & {*kinds} if isinstance(of, dict) else ()
+    theirs = base.get("vocabulary")
+    if not named or not isinstance(theirs, dict) or named <= theirs.keys():
+        return base
+    return {key: value for key, value in base.items() if key != "vocabulary"}
+
+
 def read_scale(path: Path, shown: str | None = None) -> dict:
     """A scale. With `extends: mini` the file holds only what differs from config/scales/mini.yaml."""
     shown = shown or str(path)
@@ -222,7 +233,7 @@ def read_scale(path: Path, shown: str | None = None) -> dict:
         base = read(parent)
         if not isinstance(base, dict):
             raise UserError(f"{Path(shown).with_stem(parent)}: must be a mapping; write the scale, or take extends out")
-        scale = deep_merge(base, {key: value for key, value in scale.items() if key != "extends"})
+        scale = deep_merge(_without_vocabulary(base, scale), {k: v for k, v in scale.items() if k != "extends"})
     return {key: value for key, value in scale.items() if key != "extends"} if isinstance(scale, dict) else scale
 
 

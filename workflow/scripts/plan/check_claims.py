@@ -1,11 +1,11 @@
 """Checks of config/claims.yaml: that a claim names what exists, and that its quotes are those of the tables."""
 
-import csv
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.yamlfiles import check_known
 from plan.claims import BY_LAYER, BY_UPDATE, ENGLISH, KINDS, SHOWN, kind_of, links_of, runs_of
@@ -131,17 +131,17 @@ def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
 
 
 @cache
-def _rows(path: Path, _changed: int) -> list[dict[str, str]]:
+def _rows(path: Path, shown: str, _changed: int) -> list[dict[str, str]]:
     """Read once: claims quote many cells of few tables."""
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    return read_rows(path, shown, ["setting", "model", "task", "language", "metric", "value", "note"])
 
 
 def printed_rows(root: Path, file: str | None, where: str) -> list[dict[str, str]]:
-    path = root / f"config/published/{file}.csv"
+    shown = f"config/published/{file}.csv"
     try:
-        return _rows(path, path.stat().st_mtime_ns)
+        return _rows(root / shown, shown, (root / shown).stat().st_mtime_ns)
     except FileNotFoundError:
-        raise UserError(f"{where}: config/published/{file}.csv: no such file") from None
+        raise UserError(f"{where}: {shown}: no such file") from None
 
 
 def cell_value(root: Path, cell: dict, where: str) -> float:

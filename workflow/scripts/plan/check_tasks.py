@@ -182,6 +182,8 @@ def check_spec(config: Config, spec: dict, shown: str) -> None:
             if "run" in row:
                 check_known(row["run"], runs, f"{where}.rows[{index}].run", "run")
             if "published" in row:
+                if "published" not in spec:
+                    raise UserError(f"{shown}: a row names a printed one, and no key `published` the CSV file of them")
                 check_known(row["published"], published, f"{where}.rows[{index}].published", "model")
 
 
@@ -205,8 +207,6 @@ def _published_models(config: Config, spec: dict, shown: str, announced: dict[st
     """The models of which the item's file of published numbers has one."""
     if "published" not in spec:
         return set()
-    if not (config.root / spec["published"]).is_file():
-        raise UserError(f"{shown}, published: {spec['published']}: no such file")
     return printed_models(config, spec["published"], announced)
 
 

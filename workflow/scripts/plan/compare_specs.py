@@ -8,7 +8,6 @@ A key is a place in a run (`model.layers`, `objectives.mmlm.mask.rate`, `optimiz
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.typed import build
 from common.yamlfiles import check_known, read_yaml
@@ -290,11 +290,7 @@ def _read_spec(root: Path, item: str) -> dict:
 
 def published_rows(root: Path, spec: dict, shown: str) -> list[dict[str, str]]:
     """The printed rows of a comparison."""
-    path = root / spec["published"]
-    if not path.is_file():
-        raise UserError(f"{shown}, published: {spec['published']}: no such file")
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(root / spec["published"], f"{shown}, published: {spec['published']}")
     if not rows:
         raise UserError(f"{spec['published']}: has no rows; restore it from the repository")
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from common.errors import UserError
+from common.errors import UserError, why_no_file
 from common.typed import build
 from common.yamlfiles import check_known
 from engine.options import DESCRIPTIONS
@@ -40,7 +40,7 @@ def check(config: Any, spec: dict, shown: str) -> None:
         check_known(key, (*KEYS, kind, *KINDS[kind]), shown, f"key of a figure with '{kind}'")
     for file in published_files(spec):
         if not (config.root / file).is_file():
-            raise UserError(f"{shown}, published: {file}: no such file")
+            raise UserError(f"{shown}, published: {file}: {why_no_file(config.root / file)}")
     if kind == "diagram":
         _check_diagram(config, spec["diagram"], f"{shown}, diagram")
     if kind in WITHOUT_RUNS:

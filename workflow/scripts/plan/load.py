@@ -7,12 +7,12 @@ file and key.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.thresholds import check_bounds
 from common.yamlfiles import check_known, deep_merge, did_you_mean, line_of_parents, read_scale, read_yaml
@@ -195,8 +195,7 @@ PAPERS = "config/published/papers.tsv"
 
 
 def _papers(config: Config) -> dict[str, dict[str, str]]:
-    with open(config.root / PAPERS, encoding="utf-8", newline="") as file:
-        return {row["key"]: row for row in csv.DictReader(file, delimiter="\t")}
+    return {row["key"]: row for row in read_rows(config.root / PAPERS, PAPERS, ["key", "name", "citation"], "\t")}
 
 
 def paper_line(config: Config, key: str) -> dict[str, str]:

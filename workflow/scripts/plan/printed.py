@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 from pathlib import Path
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.yamlfiles import check_known
 from plan.config import Config
@@ -24,8 +24,7 @@ LANGUAGES = ("", "avg", "en-xx", "total", "xx-en")
 
 def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -> set[str]:
     """The models of which a file has numbers, when its rows name what exists."""
-    with open(config.root / file, encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
+    rows = read_rows(config.root / file, file, ["model"])
     known = _known(config, announced)
     for line, row in enumerate(rows, start=2):
         for column, names in known.items():
@@ -38,8 +37,7 @@ def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -
 
 @cache
 def _models(path: Path) -> set[str]:
-    with open(path, encoding="utf-8", newline="") as file:
-        return {row["key"] for row in csv.DictReader(file, delimiter="\t")}
+    return {row["key"] for row in read_rows(path, MODELS_TSV, ["key", "name", "citation", "layers"], "\t")}
 
 
 def _known(config: Config, announced: dict[str, list[str]]) -> dict[str, set[str]]:

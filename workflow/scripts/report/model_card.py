@@ -248,6 +248,14 @@ def introduction(exported: Exported, run: dict | None, before: list[dict]) -> li
     return [own, *([method(exported, run, before)] if run or "checkpoint" in metadata else [])]
 
 
+def method_line(name: str) -> str:
+    """An objective of somebody's own is named, and no more."""
+    if name not in METHODS:
+        return f"`{name}`"
+    what, whose = METHODS[name]
+    return f"`{name}`: {what} ({whose})"
+
+
 def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
     if exported.is_untouched:
         return "The weights are a published checkpoint, which Parallax read and wrote without a change."
@@ -256,7 +264,7 @@ def method(exported: Exported, run: dict | None, before: list[dict]) -> str:
     names = [objective["name"] for objective in run["objectives"]]
     if not names:
         return "The encoder was not trained: its weights are random, to compare with."
-    lines = [f"- `{name}`: {METHODS[name][0]} ({METHODS[name][1]})" for name in dict.fromkeys(names)]
+    lines = [f"- {method_line(name)}" for name in dict.fromkeys(names)]
     start = f", from the weights of `{run['init']['run']}`" if run.get("init") else ""
     known = ", ".join(f"`{one['name']}`" for one in before)
     behind = [f"Before it: {known}."] if known else []
