@@ -127,7 +127,8 @@ def main() -> None:
     if not logs(results) and not arguments.follow:
         raise UserError(f"{results}: no training has begun here; make train RUN=xlm-r")
     given = give(arguments.to, results)
-    print(f"{given} logged steps of {len(logs(results))} trainings are in {results / arguments.to}", flush=True)
+    into = results / arguments.to
+    print(f"{len(logs(results))} trainings are in {into}, with {given} logged steps more than before", flush=True)
     while arguments.follow:
         time.sleep(10)
         give(arguments.to, results)
