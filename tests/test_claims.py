@@ -19,6 +19,7 @@ import made_up
 import make_ledger
 import plan.check_claims
 import report.verdicts
+from common.csvfiles import read_rows
 from common.errors import UserError
 from made_up import entry
 from plan import claims
@@ -50,7 +51,7 @@ from report.intervals import (
 from report.ledger import control_words, unseen_words
 from report.measured import LOOKED_TWICE, MARKS, Evidence
 from report.scores import packed_items
-from report.table_spec import PUBLISHED_ERROR, XTREME, read_rows
+from report.table_spec import PUBLISHED_ERROR, XTREME
 from report.verdicts import evaluate, link_words, measured_words, to_json
 from trees import copy_tree, edit
 
@@ -1189,7 +1190,7 @@ def test_published_differences_are_those_of_the_printed_cells(repository, config
 
 def test_a_difference_from_a_cell_that_is_wrong_says_so(repository, config):
     """The note of a claim has the difference that follows where config/published/errata.csv corrects a quoted cell."""
-    errata = [row for row in read_rows(repository / "config/published/errata.csv", ",") if is_error(row)]
+    errata = [row for row in read_rows(repository / "config/published/errata.csv") if is_error(row)]
     noted = []
     for claim in config.claims:
         published = claim["published"]

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.atomic import write_text
+from common.csvfiles import read_rows
 from common.errors import UserError, run_main
 from report import audit_pages
-from report.audit import DATA, ERRATA, KINDS, Audit, Finding, load
+from report.audit import COLUMNS, DATA, ERRATA, KINDS, Audit, Finding, load
 from report.audit_checks import (
     check_averages,
     check_gaps,
@@ -27,7 +28,6 @@ from report.audit_checks import (
 )
 from report.audit_numbers import shown
 from report.audit_statements import Statement, check_statements, lines_of
-from report.table_spec import read_rows
 
 
 def examine(audit: Audit) -> Audit:
@@ -101,7 +101,7 @@ def explain(findings: list[Finding], errata: list[dict[str, str]], order: Callab
 
 def run(root: Path) -> tuple[Audit, list[Finding]]:
     audit = examine(load(root))
-    return audit, explain(audit.findings, read_rows(root / ERRATA, ","), audit.order)
+    return audit, explain(audit.findings, read_rows(root / ERRATA, COLUMNS, ERRATA), audit.order)
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def main() -> None:
         if path.suffix not in audit_pages.RENDER:
             raise UserError(f"--out {path}: suffix {path.suffix!r} is none of {', '.join(sorted(audit_pages.RENDER))}")
     audit, findings = run(args.root)
-    names = {row["key"]: row["name"] for row in read_rows(args.root / "config/published/papers.tsv", "\t")}
+    names = {row["key"]: row["name"] for row in read_rows(args.root / "config/published/papers.tsv")}
     for path in args.out:
         write_text(path, audit_pages.RENDER[path.suffix](audit, findings, names))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.atomic import write_text
+from common.csvfiles import read_rows
 from common.errors import UserError, run_main
 from report import comparisons, latex
 from report.context import (
@@ -26,7 +27,7 @@ from report.context import (
 )
 from report.figures import missing_lines
 from report.scores import group_paths
-from report.table_spec import AVERAGE, GAP, OTHERS, item_key, paper_names, read_rows
+from report.table_spec import AVERAGE, GAP, OTHERS, item_key, paper_names
 from report.tables import Table, build
 
 SUMMARY = "parallax/summary"  # opens the document
@@ -184,7 +185,7 @@ def seeds_found(context: Context, specs: Iterable[dict]) -> tuple[list[int], int
 
 def language_legend(context: Context, tables: Iterable[Table]) -> str:
     """`ar Arabic, bg Bulgarian, ...` of every code that a table shows."""
-    names = {row["code"]: row["name"] for row in read_rows(context.root / "config/languages.tsv", "\t")}
+    names = {row["code"]: row["name"] for row in read_rows(context.root / "config/languages.tsv")}
     used = {code for table in tables for column in table.columns for code in (*column.languages, column.language)}
     used -= {AVERAGE, OTHERS, GAP}
     for code in sorted(used - set(names)):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import report.comparison_html
 from common.atomic import write_text
+from common.csvfiles import read_rows
 from common.errors import UserError, run_main
 from plan.figure_specs import WITHOUT_RUNS
 from plan.needs import canonical_run
@@ -42,7 +43,7 @@ from report.ledger import (
 from report.page_script import SCRIPT
 from report.scores import BY_UPDATE, LESS_IS_BETTER, group_paths, read_content
 from report.table_html import file_list, html_table
-from report.table_spec import SCALE_LANGUAGES, item_key, paper_names, read_rows
+from report.table_spec import SCALE_LANGUAGES, item_key, paper_names
 from report.table_words import MISSING
 from report.tables import build, column_setting
 from report.trainings import read_training
@@ -431,7 +432,7 @@ def reference_runs(context: Context) -> list[dict[str, str]]:
     path = context.root / "reference/PROVENANCE.tsv"
     if not context.reference or not path.exists():
         return []
-    return [row for row in read_rows(path, "\t") if row["scale"] == context.scale]
+    return [row for row in read_rows(path) if row["scale"] == context.scale]
 
 
 def about_section(contents: Mapping[Path, dict], trainings: Sequence[Path], context: Context) -> Section:

@@ -130,23 +130,26 @@ def quoted(root: Path, claim: dict) -> list[tuple[float, float] | None]:
     return [pair and (cell_value(root, pair[0], where), cell_value(root, pair[1], where)) for pair in pairs]
 
 
+CELL = ("setting", "model", "task", "language", "metric", "value", "note")  # columns of a table of results
+
+
 @cache
-def _rows(path: Path, shown: str, _changed: int) -> list[dict[str, str]]:
+def _rows(path: Path, columns: tuple[str, ...], shown: str, _changed: int) -> list[dict[str, str]]:
     """Read once: claims quote many cells of few tables."""
-    return read_rows(path, shown, ["setting", "model", "task", "language", "metric", "value", "note"])
+    return read_rows(path, columns, shown)
 
 
-def printed_rows(root: Path, file: str | None, where: str) -> list[dict[str, str]]:
+def printed_rows(root: Path, file: str | None, where: str, columns: tuple[str, ...] = ()) -> list[dict[str, str]]:
     shown = f"config/published/{file}.csv"
     try:
-        return _rows(root / shown, shown, (root / shown).stat().st_mtime_ns)
+        return _rows(root / shown, columns, shown, (root / shown).stat().st_mtime_ns)
     except FileNotFoundError:
         raise UserError(f"{where}: {shown}: no such file") from None
 
 
 def cell_value(root: Path, cell: dict, where: str) -> float:
     """The printed number of a cell, or the mean over its languages."""
-    rows = printed_rows(root, cell.get("file"), f"{where}.file")
+    rows = printed_rows(root, cell.get("file"), f"{where}.file", CELL)
     languages: list[Any] = cell["language"] if isinstance(cell.get("language"), list) else [cell.get("language", "")]
     values = []
     for language in languages:

@@ -290,7 +290,7 @@ def _read_spec(root: Path, item: str) -> dict:
 
 def published_rows(root: Path, spec: dict, shown: str) -> list[dict[str, str]]:
     """The printed rows of a comparison."""
-    rows = read_rows(root / spec["published"], f"{shown}, published: {spec['published']}")
+    rows = read_rows(root / spec["published"], shown=f"{shown}, published: {spec['published']}")
     if not rows:
         raise UserError(f"{spec['published']}: has no rows; restore it from the repository")
     return rows

@@ -195,7 +195,7 @@ PAPERS = "config/published/papers.tsv"
 
 
 def _papers(config: Config) -> dict[str, dict[str, str]]:
-    return {row["key"]: row for row in read_rows(config.root / PAPERS, PAPERS, ["key", "name", "citation"], "\t")}
+    return {row["key"]: row for row in read_rows(config.root / PAPERS, ["key", "name", "citation"], PAPERS)}
 
 
 def paper_line(config: Config, key: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ LANGUAGES = ("", "avg", "en-xx", "total", "xx-en")
 
 def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -> set[str]:
     """The models of which a file has numbers, when its rows name what exists."""
-    rows = read_rows(config.root / file, file, ["model"])
+    rows = read_rows(config.root / file, ["model"], file)
     known = _known(config, announced)
     for line, row in enumerate(rows, start=2):
         for column, names in known.items():
@@ -37,7 +37,7 @@ def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -
 
 @cache
 def _models(path: Path) -> set[str]:
-    return {row["key"] for row in read_rows(path, MODELS_TSV, ["key", "name", "citation", "layers"], "\t")}
+    return {row["key"] for row in read_rows(path, ["key", "name", "citation", "layers"], MODELS_TSV)}
 
 
 def _known(config: Config, announced: dict[str, list[str]]) -> dict[str, set[str]]:

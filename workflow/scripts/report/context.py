@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import plan.needs
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.yamlfiles import parse_yaml
 from plan.config import Config
@@ -15,7 +16,7 @@ from plan.needs import borrowed_paths, canonical_run, needs, score_paths
 from plan.runs import not_here
 from plan.words import described
 from report.scores import Key, Results, group_paths, load_parts, load_results
-from report.table_spec import paper_names, read_rows, split_setting
+from report.table_spec import paper_names, split_setting
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def item_name(spec: dict, context: Context) -> str:
 
 def citations(context: Context) -> dict[str, str]:
     """By paper; empty for this project's own items, which no paper prints."""
-    rows = read_rows(context.root / "config/published/papers.tsv", "\t")
+    rows = read_rows(context.root / "config/published/papers.tsv")
     return {row["key"]: row["citation"] for row in rows}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from report.context import Context, scale_words
 from report.figure_style import (
@@ -22,7 +23,6 @@ from report.figure_style import (
     seeds_of,
 )
 from report.scores import Summary
-from report.table_spec import read_rows
 from report.tables import Table, build
 
 WIDTH = 0.8  # of the bars of one language together, in languages
@@ -37,7 +37,7 @@ class Bars:
 
 
 def sizes(path: Path, column: str) -> dict[str, float]:
-    rows = read_rows(path, ",")
+    rows = read_rows(path)
     try:
         return {row["language"]: float(row[column]) for row in rows}
     except (KeyError, TypeError, ValueError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from plan.claimed import cost_unknown
 from plan.runs import lineage
@@ -18,7 +19,6 @@ from report.context import Context, scale_words
 from report.figure_style import LINE_STYLES, MARKERS, SIZE_INCHES, STYLE, colour_of, dress, nothing_to_draw, row_name
 from report.figure_training import read_trainings, why_untrained
 from report.scores import Summary
-from report.table_spec import read_rows
 from report.tables import Row, build
 from report.trainings import Training
 
@@ -60,7 +60,7 @@ def published_cost(spec: dict, context: Context) -> dict[str, float]:
     """Model -> the sum of its numbers of these metrics."""
     about = spec["cost"].get("published")
     total: dict[str, float] = {}
-    for row in read_rows(context.root / about["file"], ",") if about else []:
+    for row in read_rows(context.root / about["file"]) if about else []:
         if row["metric"] in about["metrics"]:
             try:
                 total[row["model"]] = total.get(row["model"], 0.0) + float(row["value"])

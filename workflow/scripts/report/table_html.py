@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from common.csvfiles import read_rows
 from report.context import item_name, scale_words, seed_words
 from report.html_tables import Body as HtmlBody
 from report.html_tables import Cell as HtmlCell
@@ -11,7 +12,7 @@ from report.html_tables import Footnotes, HtmlTable, code, link, relative, rende
 from report.html_tables import page as html_page
 from report.scores import group_paths
 from report.table_latex import OURS_ONLY
-from report.table_spec import Column, read_rows
+from report.table_spec import Column
 from report.table_words import (
     BOLD,
     MISSING,
@@ -75,7 +76,7 @@ def html_head(table: Table) -> list[list[HtmlCell]]:
 
 @cache
 def language_names(root: Path) -> dict[str, str]:
-    return {row["code"]: row["name"] for row in read_rows(root / "config/languages.tsv", "\t")}
+    return {row["code"]: row["name"] for row in read_rows(root / "config/languages.tsv")}
 
 
 def html_heading(column: Column, names: Mapping[str, str]) -> str:

@@ -1,12 +1,12 @@
 """What a table or figure asks for, and the published numbers that it shows."""
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
+from common.csvfiles import read_rows
 from common.errors import UserError
 from common.yamlfiles import read_yaml
 from report.scores import BOTH, BY_UPDATE, ENGLISH, LESS_IS_BETTER
@@ -102,23 +102,14 @@ class Column:
         return 1 if self.reaches is None else 0
 
 
-def read_rows(path: Path, delimiter: str) -> list[dict[str, str]]:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
-            return list(csv.DictReader(file, delimiter=delimiter, quoting=quoting))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; it belongs to the repository") from None
-
-
 @cache
 def paper_names(root: Path) -> dict[str, str]:
-    return {row["key"]: row["name"] for row in read_rows(root / "config/published/papers.tsv", "\t")}
+    return {row["key"]: row["name"] for row in read_rows(root / "config/published/papers.tsv")}
 
 
 @cache
 def models(root: Path) -> dict[str, dict[str, str]]:
-    return {row["key"]: row for row in read_rows(root / "config/published/models.tsv", "\t")}
+    return {row["key"]: row for row in read_rows(root / "config/published/models.tsv")}
 
 
 def check_keys(where: str, value: object, kind: str, allowed: set[str]) -> None:
@@ -238,7 +229,7 @@ class PublishedNumbers:
     def __init__(self, path: Path | None, scale: int = 1):
         """`scale`: 100 gives per cent for printed fractions, with the same digits: 0.7798 is 77.98."""
         self.path = path
-        self.rows = read_rows(path, ",") if path else []
+        self.rows = read_rows(path) if path else []
         for line, row in enumerate(self.rows, start=2):
             try:
                 if row["value"] != "":
@@ -275,7 +266,7 @@ class PublishedNumbers:
 
 def errata_of(root: Path, paper: str, item: str) -> list[dict[str, str]]:
     """Errors that the papers themselves contain; differences between papers that are no errors stay in the file."""
-    rows = read_rows(root / "config/published/errata.csv", ",")
+    rows = read_rows(root / "config/published/errata.csv")
     return [
         row
         for row in rows
