@@ -49,7 +49,7 @@ SETTINGS = $(strip $(if $(SCALE),scale=$(SCALE)) $(CONFIG))
 define workflow
 @line="$(SNAKEMAKE) $(if $(strip $(SETTINGS) $(2)),--config $(strip $(SETTINGS) $(2)) -- )$(strip $(1))"; echo "$$line"; $$line
 endef
-RUNS = $(notdir $(basename $(wildcard config/runs/*.yaml)))
+EVERY_RUN = $(notdir $(basename $(wildcard config/runs/*.yaml)))
 SHOWN_SCALE = $(or $(SCALE),$(patsubst scale=%,%,$(filter scale=%,$(CONFIG))),mini)
 
 # The rules call `python` and `torchrun`: those of .venv.
@@ -70,8 +70,8 @@ demo: $(DEMO_STAMP)
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 	@echo; echo "Scales: $(notdir $(basename $(wildcard config/scales/*.yaml)))"
-	@echo "Runs, for RUN=, A= and B=: $(filter-out hub-%,$(RUNS))" | fold -s -w 120
-	@echo "Published checkpoints, where languages are real (docs/checkpoint.md): $(filter hub-%,$(RUNS))" | fold -s -w 120
+	@echo "Runs, for RUN=, A= and B=: $(filter-out hub-%,$(EVERY_RUN))" | fold -s -w 120
+	@echo "Published checkpoints, where languages are real (docs/checkpoint.md): $(filter hub-%,$(EVERY_RUN))" | fold -s -w 120
 	@echo "Tables and figures, for T=: $(patsubst config/tables/%.yaml,%,$(wildcard config/tables/*/*.yaml)) $(patsubst config/figures/%.yaml,%,$(wildcard config/figures/*/*.yaml))" | fold -s -w 120
 
 table: setup

@@ -506,6 +506,14 @@ def test_the_short_commands_print_the_line_that_they_stand_for(tmp_path):
         assert done.stdout.splitlines()[0] == f"snakemake --cores 2 {line}", words
 
 
+def test_nothing_is_set_that_a_person_gives():
+    """Left out, it would be something else than nothing: RUNS of `make new-table` all that there are."""
+    text = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    given = {*re.findall(r"\b([A-Z]+)=", text.partition("\n\n")[0])}
+    assert {"RUN", "RUNS", "TASKS", "CONFIG", "SCALE"} <= given
+    assert given.isdisjoint(re.findall(r"^([A-Z_]+) :?= ", text, re.MULTILINE))
+
+
 def test_events_are_json_lines(watch):
     watch.filter(record("run_info", stats={"score": 1, "total": 1}))
     assert [json.loads(line)["event"] for line in watch.path.read_text().splitlines()] == ["run"]
