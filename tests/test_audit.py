@@ -495,6 +495,10 @@ def test_an_erratum_of_another_number_is_an_error(root):
             lambda rows: rows[0].update(row="nobody"),
             r"line 2 \(ernie-m/table-01, nobody, .*the audit no longer finds it",
         ),
+        (
+            lambda rows: [row.pop("explanation") for row in rows],
+            "config/published/errata.csv, line 1: no column explanation; restore the file from the repository",
+        ),
     ],
 )
 def test_wrong_errata_are_refused(root, change, message):

@@ -210,14 +210,13 @@ def deep_merge(base: dict, changes: dict) -> dict:
 
 
 def _without_vocabulary(base: dict, changes: dict) -> dict:
-    """The parent of a scale that names another kind of vocabulary: one that is trained has a size, one that is taken
-    says from where, and none says both."""
-    of, kinds = changes.get("vocabulary"), ("given", "of", "size")
-    named = of.keys() & {*kinds} if isinstance(of, dict) else ()
-    theirs = base.get("vocabulary")
-    if not named or not isinstance(theirs, dict) or named <= theirs.keys():
-        return base
-    return {key: value for key, value in base.items() if key != "vocabulary"}
+    """A parent, for a scale with another kind of vocabulary: keys of one that is trained say nothing of one that is
+    taken from somewhere."""
+    ours, theirs = (
+        {*scale["vocabulary"]} & {"given", "of", "size"} if isinstance(scale.get("vocabulary"), dict) else set()
+        for scale in (changes, base)
+    )
+    return base if ours <= theirs else {key: value for key, value in base.items() if key != "vocabulary"}
 
 
 def read_scale(path: Path, shown: str | None = None) -> dict:
