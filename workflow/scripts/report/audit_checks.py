@@ -70,10 +70,11 @@ def metric_of(audit: Audit, row: Row) -> str:
 
 def check_summaries(audit: Audit) -> None:
     """An average that stands alone in one table, against the cells of the same paper's table by language."""
-    for row, detail in combinations(audit.rows, 2):
-        if row.paper != detail.paper or row.item == detail.item or row.languages or len(detail.languages) < 2:
-            continue
-        if (row.model, row.setting, row.task) != (detail.model, detail.setting, detail.task):
+    alike: dict[tuple[str, ...], list[Row]] = {}
+    for row in audit.rows:
+        alike.setdefault((row.paper, row.model, row.setting, row.task), []).append(row)
+    for row, detail in (pair for rows in alike.values() for pair in combinations(rows, 2)):
+        if row.item == detail.item or row.languages or len(detail.languages) < 2:
             continue
         if metric_of(audit, row) != metric_of(audit, detail) or AVERAGE not in row.texts or other_source(row, detail):
             continue
@@ -138,19 +139,23 @@ def find_misplaced(audit: Audit) -> None:
     Languages are hard or easy for all systems alike, so that rows of a task resemble one another; a row that was copied
     in the order of another table does not, until it is put into that order.
     """
-    for row in audit.rows:
-        same_task = [r for r in audit.rows if (r.task, r.metric) == (row.task, row.metric) and r.state == row.state]
-        others = [r for r in same_task if r.model != row.model and len(r.languages) >= FEWEST]
-        if len(row.languages) < FEWEST or len(others) < FEWEST:
+    long = [row for row in audit.rows if len(row.languages) >= FEWEST]
+    alike: dict[tuple, list[Row]] = {}
+    for row in long:
+        alike.setdefault((row.task, row.metric, row.state), []).append(row)
+    for row in long:
+        same_task = alike[row.task, row.metric, row.state]
+        others = [r for r in same_task if r.model != row.model]
+        if len(others) < FEWEST:
             continue
         usual = {
-            code: statistics.median(float(r.numbers[code].value) for r in others if code in r.numbers)
+            code: statistics.median(r.numbers[code].near for r in others if code in r.numbers)
             for code in row.languages
             if any(code in r.numbers for r in others)
         }
         if len(usual) < len(row.languages):
             continue
-        values = [float(cell.value) for cell in row.cells]
+        values = [cell.near for cell in row.cells]
         if len(set(values)) == 1 or len(set(usual.values())) == 1:
             continue  # all alike: no order to see
 

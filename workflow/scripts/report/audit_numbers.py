@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache, cached_property
 from pathlib import Path
 
 from common.errors import UserError
@@ -27,6 +28,10 @@ class Number:
     value: Fraction
     low: Fraction
     high: Fraction
+
+    @cached_property
+    def near(self) -> float:
+        return float(self.value)
 
     def __add__(self, other: "Number") -> "Number":
         return Number(self.value + other.value, self.low + other.low, self.high + other.high)
@@ -68,9 +73,17 @@ def total(numbers: Iterable[Number]) -> Number:
 
 def parse(text: str, where: str, decimals: int | None = None) -> Number:
     """What a printed number stands for: `58.9M`, `9.6e21`, `17.8`. `decimals`: as if so many were printed."""
+    number = stands_for(text, decimals)
+    if number is None:
+        raise UserError(f"{where}: {text!r} is not a number; mend the digits")
+    return number
+
+
+@cache
+def stands_for(text: str, decimals: int | None) -> Number | None:
     match = NUMBER.fullmatch(text)
     if not match:
-        raise UserError(f"{where}: {text!r} is not a number; mend the digits")
+        return None
     sign, whole, fraction, exponent, unit = match.groups()
     scale = Fraction(10) ** int(exponent or 0) * UNITS[unit]
     value = Fraction(f"{sign}{whole}.{fraction or 0}") * scale
