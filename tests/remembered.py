@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "workflow/scripts"
 
 parsed: dict[tuple[str, str], bytes] = {}
 right: set[tuple] = set()
-rows: dict[tuple[str, bytes], list[tuple]] = {}  # of datasets.tsv
+rows: dict[bytes | None, list[tuple]] = {}  # of datasets.tsv
 compiled: dict[bytes, bytes] = {}
 
 
@@ -53,13 +53,17 @@ def remember_what_is_right(schemas: ModuleType) -> None:
 def remember_the_rows(datasets: ModuleType) -> None:
     load = datasets.load_datasets
     cells = attrgetter(*datasets.Dataset.__slots__)
+    made: dict[bytes | None, dict[str, object]] = {}
 
     def load_datasets(path: str | Path = datasets.DATASETS_TSV) -> dict[str, object]:
-        known = (str(path), Path(path).read_bytes()) if Path(path).is_file() else None
+        """A row names no file and is never changed, so those of another tree's are the same."""
+        known = Path(path).read_bytes() if Path(path).is_file() else None
         if known not in rows:
-            found = load(path)
-            rows[known] = [cells(row) for row in found.values()]
-        return {row[0]: datasets.Dataset(*row) for row in rows[known]}
+            made[known] = load(path)
+            rows[known] = [cells(row) for row in made[known].values()]
+        if known not in made:
+            made[known] = {row[0]: datasets.Dataset(*row) for row in rows[known]}
+        return {**made[known]}
 
     datasets.load_datasets = load_datasets
 

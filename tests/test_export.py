@@ -228,7 +228,8 @@ def half_trained(model: Seq2Seq) -> Seq2Seq:
     """It has begun to learn to say a sentence backwards: what it says ends, is not the same all the time, and is so
     unsure that a search has something to weigh."""
     torch.manual_seed(2)
-    optimizer, words = torch.optim.Adam(model.parameters(), 3e-3), min(20, model.encoder.config.vocabulary - 1)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3, fused=True)
+    words = min(20, model.encoder.config.vocabulary - 1)
     for _ in range(400):
         drawn = [torch.randint(4, words, (int(torch.randint(1, 8, ())),)).tolist() for _ in range(16)]
         source_BS, real_BS = pad([[BOS, *row, EOS] for row in drawn])
