@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ready
+from read_before import READ_BEFORE, read_the_code, take_the_code
 from remembered import remember_the_configuration
 from slurm import cluster as slurm
 from trees import copy_tree, snakemake
@@ -22,6 +23,7 @@ pytest_plugins = ("progress", "pytester")
 
 
 remember_the_configuration()
+take_the_code()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Who measures has each process count its own.
     if getattr(config.option, "numprocesses", None) and not config.option.write_durations:
         ready.share()
+        if config.args_source is config.ArgsSource.TESTPATHS and READ_BEFORE not in os.environ:
+            read_the_code(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

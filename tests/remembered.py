@@ -118,6 +118,10 @@ def compile_the_scripts() -> None:
         with contextlib.suppress(SyntaxError):  # which who imports it will be told
             code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
             compiled[path.read_bytes()] = marshal.dumps(code)
+    take_the_scripts()
+
+
+def take_the_scripts() -> None:
     SourceFileLoader.source_to_code = lambda loader, source, path: code_of(bytes(source), path)
 
 

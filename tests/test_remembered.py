@@ -1,11 +1,16 @@
 """Processes of ready.py remember what of a configuration is right: never of a tree that reads or checks otherwise."""
 
+import importlib.machinery
+import importlib.util
+import marshal
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import rewrite
 
+import read_before
 import ready
 from trees import edit
 
@@ -57,3 +62,24 @@ def test_another_way_to_check_counts(tree):
 def test_another_way_to_read_counts(tree):
     edit(tree, "workflow/scripts/common/yamlfiles.py", "if key in mapping:", "if key == 'weight_decay':")
     assert "key 'weight_decay' stands twice in one place" in load(tree)
+
+
+def test_a_file_of_tests_is_written_out_again_where_it_is_another(tmp_path, monkeypatch, request):
+    path, code = tmp_path / "test_one.py", compile("found = 'before'", "test_one.py", "exec")
+    path.write_text("found = 'now'")
+    tests = {str(path): (importlib.util.source_hash(path.read_bytes()), code)}
+    (tmp_path / "code").write_bytes(marshal.dumps(({}, tests)))
+    monkeypatch.setenv(read_before.READ_BEFORE, str(tmp_path / "code"))
+    loader = importlib.machinery.SourceFileLoader
+    monkeypatch.setattr(loader, "source_to_code", loader.source_to_code)
+    monkeypatch.setattr(rewrite, "_rewrite_test", rewrite._rewrite_test)
+    read_before.take_the_code()
+
+    def found() -> str:
+        values = {}
+        exec(rewrite._rewrite_test(path, request.config)[1], values)
+        return values["found"]
+
+    assert found() == "before"  # the code that was handed over
+    path.write_text("found = 'later'")
+    assert found() == "later"
