@@ -479,7 +479,7 @@ def ranks_of(process: subprocess.Popen) -> list[int]:
 
 
 def test_a_lost_rank_ends_the_job_and_the_next_call_continues(corpus, tmp_path):
-    changes = {"steps": 150, "checkpoint": {"every_steps": 5}}
+    changes = {"steps": 80, "checkpoint": {"every_steps": 5}}
     found = {}
     for name in ("whole", "lost"):
         folder = tmp_path / name

@@ -65,7 +65,7 @@ def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
     """kill -9 while loading, training, saving or finishing; the last weights are those of an undisturbed run.
 
     The moments are within five times what the first checkpoint takes, on a slow machine as on a fast one."""
-    changes = {"steps": 1000, "checkpoint": {"every_steps": 2}, "model": {"dropout": 0.1}}
+    changes = {"steps": 300, "checkpoint": {"every_steps": 2}, "model": {"dropout": 0.1}}  # kills reach some 80
     expected = trained(corpus, tmp_path / "whole", **changes)
     folder = tmp_path / "killed"
     folder.mkdir()
@@ -103,7 +103,7 @@ def test_twenty_kills_at_random_moments_change_nothing(corpus, tmp_path):
     found = load_file(folder / "model.safetensors")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     log = [json.loads(line)["step"] for line in (folder / "train.jsonl").read_text().splitlines()]
-    assert log == [1, *range(10, 1001, 10)]
+    assert log == [1, *range(10, 301, 10)]
 
 
 def test_sigterm_saves_and_says_so(corpus, tmp_path):
