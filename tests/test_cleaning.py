@@ -1227,7 +1227,8 @@ WMT_LAYOUTS = {  # how members begin, the pairs as upstream names them, what lie
 
 def write_members(path: Path, members: dict[str, bytes]) -> Path:
     """Folders have entries of their own, as upstream's tars have."""
-    with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
+    level = {"compresslevel": 1} if path.suffix == ".tgz" else {}
+    with tarfile.open(path, "w:gz" if level else "w", **level) as archive:
         for folder in sorted({name.rpartition("/")[0] for name in members} - {""}):
             entry = tarfile.TarInfo(folder)
             entry.type = tarfile.DIRTYPE
@@ -1253,7 +1254,7 @@ def wmt_members(name: str, count: int = 40) -> dict[str, bytes]:
             text = "".join(line + "\n" for line in wmt_lines(pair, side, count)).encode()
             member = f"{stem.format(pair=pair)}.{side}"
             if "giga" in name:
-                members[f"{member}.gz"] = gzip.compress(text, mtime=0)
+                members[f"{member}.gz"] = gzip.compress(text, 1, mtime=0)
             else:
                 members[member] = text
     return members
