@@ -171,17 +171,6 @@ def test_recomputed_activations_change_no_bit(corpus, undisturbed, tmp_path, nam
 HALF = {"every_steps": STEPS // 2}
 SOME = ("veco", "xlm-e", "ernie-m", "ppa")
 PARALLEL = ("replicate", "shard")
-
-
-def mixes_of_two(parallel: str, whole: bool) -> list[str]:
-    """To shard is PyTorch's work, three times as long, and the same for all objectives: of the others than SOME half
-    are drawn; all with --whole."""
-    others = [name for name in MIXES if name not in SOME]
-    if parallel == "shard" and not whole:
-        others = random.Random(parallel).sample(others, len(others) // 2)
-    return [*SOME, *others]
-
-
 OF_TWO = """
 import sys
 sys.path.insert(0, {scripts!r})
@@ -213,7 +202,7 @@ close(pretrain.Ranks())
 
 
 @pytest.fixture(scope="module")
-def two(corpus, tmp_path_factory, request) -> Path:
+def two(corpus, tmp_path_factory) -> Path:
     """All mixes, both ways, in one start of two processes: starting is what takes the time. Of some also interrupted,
     with blocks that are computed again, inside what is cut or beside gradients that are summed."""
     folder, calls = tmp_path_factory.mktemp("two"), []
@@ -223,7 +212,7 @@ def two(corpus, tmp_path_factory, request) -> Path:
         calls.append((where.startswith("cut"), command(corpus, folder / where / name, "--world-size", "2")[1:]))
 
     for parallel in PARALLEL:
-        for name in mixes_of_two(parallel, request.config.getoption("--whole")):
+        for name in MIXES:
             call(parallel, name, parallel=parallel, checkpoint=HALF)
         for name in SOME:
             call(f"cut/{parallel}", name, parallel=parallel, activations="recompute")
@@ -239,8 +228,8 @@ def two(corpus, tmp_path_factory, request) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", PARALLEL)
-def test_two_processes_equal_one(one, two, parallel, request):
-    for name in mixes_of_two(parallel, request.config.getoption("--whole")):
+def test_two_processes_equal_one(one, two, parallel):
+    for name in MIXES:
         assert not differences(one[name], log(two / parallel / name)), name
     for name in SOME:
         assert log(two / "cut" / parallel / name) == log(two / parallel / name), name
