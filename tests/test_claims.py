@@ -27,6 +27,7 @@ from plan.check_claims import check_claims, differences
 from plan.claimed import (
     all_needs,
     claim_needs,
+    claim_trainings,
     links_here,
     looked_at_twice,
     measured_languages,
@@ -188,8 +189,10 @@ def test_the_p_value_is_where_the_interval_reaches_the_margin():
 
 
 def test_benjamini_and_hochberg():
-    """The example of R's p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "BH"), and an order that is not theirs."""
+    """The example of R's p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "BH"), an order that is not theirs, and values that
+    would fall where p rises: 0.02 * 3 / 1 and 0.045 * 3 / 2 give way to 0.05."""
     assert adjusted([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05] * 5)
+    assert adjusted([0.045, 0.05, 0.02]) == pytest.approx([0.05] * 3)
     assert adjusted([0.5, 0.001, 0.04]) == pytest.approx([0.5, 0.003, 0.06])
     assert adjusted([]) == []
 
@@ -940,6 +943,14 @@ def test_costs_are_those_of_all_that_a_run_starts_from(config, roots):
     shutil.rmtree(roots[1] / "xlm-r")
     result = judge(config, roots, cost={"runs": ["xlm"], "than": "infoxlm-base", "times": 1.9})
     assert (result.verdict, result.reason) == ("no data", "trainings/xlm-r/seed-1.json and 2 more: not there")
+
+
+def test_a_claim_asks_for_the_costs_of_all_that_its_runs_start_from(config):
+    """XLM and XLM-E start from nothing; InfoXLM from XLM-R, which the claim does not name."""
+    for run, more in (("xlm-e-base", set()), ("infoxlm-base", {"xlm-r"})):
+        asked = claim_trainings(config, [{"id": "c", "cost": {"runs": [run], "than": "xlm", "at_most": 2.1}}])
+        assert {Path(path).parent.name for path in asked} == {run, "xlm"} | more
+        assert len(asked) == len({run, "xlm"} | more) * len(config.seeds)
 
 
 @pytest.mark.parametrize(

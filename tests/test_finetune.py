@@ -489,6 +489,30 @@ def test_a_fine_tuning_that_fails_on_english_dev_starts_again(tiny, tmp_path):
     assert second["tries"] == hard["tries"][: reached + 1] and second["dev"]["en"] == second["tries"][-1]
 
 
+@pytest.mark.parametrize(
+    ("dev", "tries", "kept"),
+    [
+        ([70.0, 60.0, 50.0], [70.0, 60.0, 50.0], 0),
+        ([60.0, 70.0, 65.0], [60.0, 70.0, 65.0], 1),
+        ([60.0, 50.0, 70.0], [60.0, 50.0, 70.0], 2),
+        ([60.0, 60.0, 60.0], [60.0, 60.0, 60.0], 0),
+        ([60.0, 80.0, 99.0], [60.0, 80.0], 1),
+    ],
+)
+def test_a_failure_that_stays_one_is_the_best_of_its_tries(monkeypatch, dev, tries, kept):
+    def made(*_: object) -> tuple[dict, dict]:
+        number = len(asked)
+        asked.append(number)
+        return {"weights": number}, {"selection": {"score": dev[number], "dev": {"en": dev[number]}}}
+
+    asked: list[int] = []
+    monkeypatch.setattr(finetune, "finetune", made)
+    hyper = Hyperparameters("r", max_length=8, restart={"below": 80, "most": 2})
+    weights, report = finetune.search(nn.Linear(1, 1), None, {}, SimpleNamespace(recipe=hyper), 1, "cpu")
+    assert weights == {"weights": kept} and len(asked) == len(tries)
+    assert report["selection"]["score"] == dev[kept] and report["selection"]["tries"] == tries
+
+
 def test_a_restarted_fine_tuning_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
     hyper = RESTARTED | {"restart": {"below": 99.9, "most": 2}, "grid": {"peak_lr": [3e-3, 1e-9]}}
     recipe = write_recipe(tmp_path / "r.yaml", "xnli", "cross-lingual-transfer", hyper)

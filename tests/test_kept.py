@@ -55,7 +55,8 @@ def test_no_byte_that_it_follows_from_can_change_unseen(tree, monkeypatch, repos
     before = digest_of_all(tree, {}, tree / SETTINGS)
     for file in files[:: len(files) // 40]:
         content = file.read_bytes()
-        for changed in {content + b"\n", content[:-1]} - {content}:  # of an empty file nothing can be taken
+        another = content[:-1] + (b" " if content.endswith(b"\n") else b"\n")  # as long, or of an empty file longer
+        for changed in {content + b"\n", content[:-1], another} - {content}:
             file.write_bytes(changed)
             assert digest_of_all(tree, {}, tree / SETTINGS) != before, file
         file.unlink()
