@@ -81,7 +81,8 @@ table: setup
 train: setup
 	@test -n "$(RUN)" || { echo "error: which run? make train RUN=xlm-r; make help names them" >&2; exit 2; }
 	$(call workflow,models training,runs=[$(RUN)])
-	@echo "Curves: results/$(SHOWN_SCALE)/runs/$(RUN)/training.png. What the run scores: make compare A=$(RUN) B=..., once a table has it"
+	@test ! -e results/$(SHOWN_SCALE)/runs/$(RUN)/training.png || echo "Curves: results/$(SHOWN_SCALE)/runs/$(RUN)/training.png"
+	@echo "What the run scores: make compare A=$(RUN) B=..., once a table has it"
 
 compare: setup
 	@test -n "$(A)" -a -n "$(B)" || { echo "error: which two runs? make compare A=xlm-r B=mbert; make help names them" >&2; exit 2; }

@@ -12,7 +12,7 @@ import importlib.machinery
 import marshal
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.machinery import SourceFileLoader
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "workflow/scripts"
 
 parsed: dict[tuple[str, str], bytes] = {}
 right: set[tuple] = set()
-rows: dict[bytes | None, list[tuple]] = {}  # of datasets.tsv
+rows: dict[tuple, list[tuple]] = {}  # of datasets.tsv
 compiled: dict[bytes, bytes] = {}
 
 
@@ -53,17 +53,20 @@ def remember_what_is_right(schemas: ModuleType) -> None:
 def remember_the_rows(datasets: ModuleType) -> None:
     load = datasets.load_datasets
     cells = attrgetter(*datasets.Dataset.__slots__)
-    made: dict[bytes | None, dict[str, object]] = {}
+    made: dict[tuple, dict[str, object]] = {}
 
-    def load_datasets(path: str | Path = datasets.DATASETS_TSV) -> dict[str, object]:
+    def load_datasets(
+        path: str | Path = datasets.DATASETS_TSV, known: Collection[str] | None = None
+    ) -> dict[str, object]:
         """A row names no file and is never changed, so those of another tree's are the same."""
-        known = Path(path).read_bytes() if Path(path).is_file() else None
-        if known not in rows:
-            made[known] = load(path)
-            rows[known] = [cells(row) for row in made[known].values()]
-        if known not in made:
-            made[known] = {row[0]: datasets.Dataset(*row) for row in rows[known]}
-        return {**made[known]}
+        content = Path(path).read_bytes() if Path(path).is_file() else None
+        key = content, known if known is None else tuple(sorted(known))
+        if key not in rows:
+            made[key] = load(path, known)
+            rows[key] = [cells(row) for row in made[key].values()]
+        if key not in made:
+            made[key] = {row[0]: datasets.Dataset(*row) for row in rows[key]}
+        return {**made[key]}
 
     datasets.load_datasets = load_datasets
 

@@ -417,7 +417,7 @@ def test_an_objective_without_data_at_this_scale(tree):
 
 
 def test_the_command_line_is_named_when_it_is_wrong(tree):
-    assert message(tree, seeds=["one"]).startswith("--config (command line), seeds[0]: must be a whole number")
+    assert message(tree, seeds=["one"]).startswith("--config (or --configfile), seeds[0]: must be a whole number")
     assert "unknown key" in message(tree, sclae="mini")
     assert "did you mean 'small'?" in message(tree, scale="smal")
 
@@ -504,9 +504,11 @@ def test_what_the_command_line_says_is_looked_for_there(repository):
         "items": ["nonsense"],
         "scale": "nonsense",
     }.items():
-        assert message(repository, **{key: value}).startswith(f"--config (command line), {key}")
+        assert message(repository, **{key: value}).startswith(f"--config (or --configfile), {key}")
     text = message(repository, papers=["ppa"], items=["ernie-m/table-01"])
-    assert text == ("--config (command line), papers and items: no table or figure is of both; take one of the two out")
+    assert (
+        text == "--config (or --configfile), papers and items: no table or figure is of both; take one of the two out"
+    )
 
 
 def test_a_listed_run_is_trained_whether_a_table_shows_it_or_not(repository):
@@ -553,7 +555,7 @@ def test_reference_scores_are_read_where_no_rule_writes(repository, tmp_path):
     assert 0 < len(few) < len(paths)  # what is not kept is an empty cell, not a job
     assert all_score_paths(dataclasses.replace(kept, root=tmp_path)) == few
     text = message(repository, scores_from="refrence")
-    assert text.startswith("--config (command line), scores_from: 'refrence' is unknown; did you mean 'reference'?")
+    assert text.startswith("--config (or --configfile), scores_from: 'refrence' is unknown; did you mean 'reference'?")
 
 
 def test_a_scale_that_no_reference_scores_are_kept_of_says_which_have_them(repository):

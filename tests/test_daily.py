@@ -18,7 +18,7 @@ import afterwards
 import status
 from common.errors import UserError
 from plan.load import load_config
-from plan.words import described, named_targets, what_this_is
+from plan.words import described, named_targets, unknown_target, what_this_is
 from trees import copy_tree
 from watch import events, terminal
 from watch.python import wrong_python
@@ -57,7 +57,7 @@ def watch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stream = StringIO()
     made = terminal.Watch(
-        "smoke", lambda: 2, lambda: False, ["results/tables/a/table-01.tex"], lambda: True, stream, tmp_path / "e"
+        "smoke", lambda: 2, lambda: False, "error: nothing makes {}".format, lambda: True, stream, tmp_path / "e"
     )
     yield made
     made.over.set()
@@ -86,6 +86,7 @@ def errors(done: subprocess.CompletedProcess) -> list[str]:
         (["--config", "items=[ernie-m/table-1]"], "'ernie-m/table-1'; did you mean 'ernie-m/table-01'?"),
         (["--config", "sede=[1]"], "sede: unknown key; did you mean 'seeds'?"),
         (["results/tables/ppa/table-1.tex"], "of this name; did you mean 'results/tables/ppa/table-01.tex'?"),
+        (["--config", "download.offline=true", "--", "audit"], 'is given as "download={offline: true}"'),
         (["--config", "scale=smoke", "tables"], "write `--` between its settings and the targets: -- tables"),
     ],
 )  # fmt: skip
@@ -426,6 +427,29 @@ def test_what_the_snakefile_makes_by_name_is_offered_for_a_slip(repository):
     text = (repository / "Snakefile").read_text(encoding="utf-8")
     rules = {*re.findall(r"^rule (\w+):", text, re.MULTILINE)}
     assert "apart" in rules and rules <= {*named_targets(load_config(repository, {}))}
+
+
+@pytest.mark.parametrize(
+    ("target", "mend"),
+    [
+        ("results/mini/scores/xlm-r/xnli/cross-lingual-transfer/seed-1.json", "give --config scale=mini"),
+        (
+            "results/smoke/scores/xlmr/xnli/cross-lingual-transfer/seed-1.json",
+            "run 'xlmr' is unknown; did you mean 'xlm-r'?",
+        ),
+        ("results/smoke/runs/xlmr/seed-1/model.safetensors", "run 'xlmr' is unknown; did you mean 'xlm-r'?"),
+        ("results/smoke/scores/xlm-r/xnly/cross-lingual-transfer/seed-1.json", "did you mean 'xnli'?"),
+        ("results/smoke/finetuned/xlm-r/xnli/translate-train-al/seed-1", "did you mean 'translate-train-all'?"),
+        ("results/smoke/scores/xlm-r/xnli/cross-lingual-transfer/seed-x.json", "--list"),
+        ("results/smoke/nothing", "--list"),
+        ("results/tables/ernie-m/table-1.tex", "did you mean 'results/tables/ernie-m/table-01.tex'?"),
+        ("tabels", "did you mean 'tables'?"),
+    ],
+)
+def test_a_target_that_nothing_makes_is_told_with_what_was_meant(repository, target, mend):
+    said = unknown_target(load_config(repository, {"scale": "smoke"}), target)
+    assert said.startswith(f"error: {target}: nothing makes a file of this name; ") and mend in said
+    assert "\n" not in said
 
 
 def test_a_finished_call_says_what_it_trained_and_found_and_what_is_next(repository, tmp_path, monkeypatch):

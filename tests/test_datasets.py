@@ -320,6 +320,18 @@ def test_a_wrong_cell_is_named_with_line_and_column(tmp_path, column, value, mes
     assert f"{path}:3, column {column}: " in str(error.value) and message in str(error.value)
 
 
+def test_a_row_of_a_language_that_the_other_table_lacks_is_named(tmp_path):
+    path = write(tmp_path, GOOD)
+    codes = GOOD[6].split(",")
+    assert t.load_datasets(path, codes) == t.load_datasets(path)
+    with pytest.raises(UserError) as error:
+        t.load_datasets(path, codes[1:])
+    told = (
+        f"{path}:2, column languages: {codes[0]!r} is not a language of config/languages.tsv; mend the code, or add it"
+    )
+    assert str(error.value).startswith(told)
+
+
 def test_twice_the_same(tmp_path):
     with pytest.raises(UserError, match=r":3, column id: 'a/b' is already on line 2"):
         t.load_datasets(write(tmp_path, GOOD, with_cell("url", "https://h.example/c")))

@@ -225,4 +225,13 @@ def test_a_folder_without_a_checkpoint_is_told(tree):
     add_checkpoint(tree, "nowhere")
     wanted = "results/smoke/scores/mine/xnli/cross-lingual-transfer/seed-1.json"
     done = snakemake(tree, *SMOKE, "--", wanted, check=False)
-    assert done.returncode and "nowhere holds no config.json" in done.stdout
+    said = [line for line in done.stdout.splitlines() if "nowhere holds no config.json" in line]
+    assert done.returncode and len(said) == 1 and "config/runs/mine.yaml, source.folder" in said[0]
+    made = tree / wanted  # what is there may be of another folder, and is not taken for finished
+    made.parent.mkdir(parents=True)
+    made.write_text("{}", encoding="utf-8")
+    for target in (wanted, "results/smoke/runs/mine/seed-1/model.safetensors", "audit"):
+        done = snakemake(tree, *SMOKE, "-n", "--", target, check=False)
+        assert done.returncode and "nowhere holds no config.json" in done.stdout
+        assert "Traceback" not in done.stdout
+    assert snakemake(tree, *SMOKE, "runs=[xlm]", "-n", "--", "audit").returncode == 0

@@ -223,7 +223,7 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(repository, monke
     load_cleaning(load_config(repository, {"scale": "smoke"}))
     monkeypatch.setattr(Schemas, "check", checked)
     datasets, languages = load_datasets("config/datasets.tsv"), load_languages("config/languages.tsv")
-    monkeypatch.setattr(load, "load_datasets", lambda path: datasets)
+    monkeypatch.setattr(load, "load_datasets", lambda path, known: datasets)
     monkeypatch.setattr(load, "load_languages", lambda path: languages)
     places.sort(key=str)
     refused, until = 0, time.process_time() + 6  # of a busy machine too

@@ -1,4 +1,5 @@
 import json
+import random
 import subprocess
 import sys
 import zipfile
@@ -11,11 +12,14 @@ import yaml
 import score
 from common.errors import UserError
 from engine import bleu
+from engine.alignments import Alignment, error_rate, precision, recall
+from engine.answers import Question
 from plan.load import load_config
 from plan.recipes import resolve_recipe
 from report.scores import items_of, load_results, packed_items
 from small_results import LASER, make_world
 from tasks import tatoeba, ud_pos, wmt14_en_de, xnli
+from tasks.known import TASKS, task_module
 from tasks.recipe import load_recipe, raw_paths
 
 MOCK = "raw.githubusercontent.com/google-research/xtreme/master/mock_test_data"
@@ -351,6 +355,66 @@ def test_the_items_of_a_score_add_up_to_it(world, task, right, wrong):
         (value,) = (e["value"] for e in content["scores"] if (e["language"], e["metric"]) == (language, headline))
         assert 100 * sum(above) / sum(below) == pytest.approx(value, abs=1e-9)
     assert content["scores"][0]["value"] < 100
+
+
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "S-ORG")
+
+
+def made_up_answers(task: str, draw: random.Random) -> tuple[list, list | dict]:
+    """Gold and predictions of a test set of a dozen items, of which some are right and some in part."""
+    if task == "word-alignment":
+        links = [(i, j) for i in range(4) for j in range(4)]
+        drawn = [[frozenset(draw.sample(links, size)) for size in (3, 2, 5)] for _ in range(12)]
+        return [Alignment(sure, sure | more, (4, 4)) for sure, more, _ in drawn], [found for *_, found in drawn]
+    if task == "bucc":
+        return [[(i, draw.randrange(3)) for i in draw.sample(range(12), 8)] for _ in range(2)]
+    if task in ("mlqa", "tydiqa-goldp", "xquad"):
+        words = ["the", "red", "house", "near", "an", "old", "river"]
+        spans = [[" ".join(draw.sample(words, draw.randint(1, 4))) for _ in range(3)] for _ in range(12)]
+        gold = [Question(str(i), "?", " ".join(words), "en", tuple(own[:2]), (0, 0)) for i, own in enumerate(spans)]
+        return gold, {str(i): own[2] for i, own in enumerate(spans)}
+    if measured_in_tags(task):
+        sizes = [draw.randint(1, 7) for _ in range(12)]
+        return [[draw.choices(TAGS, k=size) for size in sizes] for _ in range(2)]
+    return [[draw.randrange(3) for _ in range(12)] for _ in range(2)]
+
+
+def measured_in_tags(task: str) -> bool:
+    return "accuracy" in list(task_module(task).METRICS)[1:]
+
+
+WITH_ITEMS = sorted(task for task in TASKS if next(iter(task_module(task).METRICS.values())).shares)
+
+
+@pytest.mark.parametrize("task", WITH_ITEMS)
+def test_the_items_of_every_task_add_up_to_its_score(task):
+    """Whatever is resampled to tell how certain a difference is: the very number, from as many items as there are."""
+    headline, metric = next(iter(task_module(task).METRICS.items()))
+    values = set()
+    for seed in range(5):
+        gold, predictions = made_up_answers(task, random.Random(seed))
+        above, below = items_of({"items": score.items_of_task(task, "de", gold, predictions)}, "de", headline)
+        value = metric.measure(gold, predictions)
+        value = 100 - value if task == "word-alignment" else value  # an error rate; its items are of what is right
+        assert 100 * sum(above) / sum(below) == pytest.approx(value, abs=5e-3)
+        assert len(above) == len(below) == (12 if task != "bucc" else len({one for one, _ in [*gold, *predictions]}))
+        values.add(value)
+    assert len(values) > 1 and not values & {0.0, 100.0}
+
+
+def test_links_are_scored_at_the_layer_of_the_task_and_at_every_other():
+    gold, first = made_up_answers("word-alignment", random.Random(1))
+    by_layer = [first, *(made_up_answers("word-alignment", random.Random(seed))[1] for seed in (2, 3))]
+    metrics = {metric: "nothing" for metric in ("error-rate", "precision", "recall")}
+    entries = score.alignment_entries(metrics, "de", gold, by_layer, 1)
+    assert [(one["metric"], one["layer"]) for one in entries] == [
+        *((metric, 1) for metric in metrics), *(("error-rate-by-layer", layer) for layer in range(3)),
+    ]  # fmt: skip
+    rates = [error_rate(gold, found) for found in by_layer]
+    assert [one["value"] for one in entries] == [
+        rates[1], precision(gold, by_layer[1]), recall(gold, by_layer[1]), *rates,
+    ]  # fmt: skip
+    assert len({one["value"] for one in entries}) == 5  # the rate of the task's layer twice
 
 
 def test_a_retrieved_pair_counts_in_both_directions(world):

@@ -1,5 +1,6 @@
 # The plan, as constants and named functions. What only rules of one kind ask it lies in inputs/, in a file of that name; no file with
 # rules has Python in it.
+import functools
 import gc
 import json
 import sys
@@ -67,6 +68,8 @@ try:
     CANONICAL = plan.needs.canonical_runs(PLAN)
     TRAINED = [run for run in RUNS if run in PLAN.pretrained]
     TRANSLATORS = plan.translators.translators(PLAN, NEEDS)
+    if workflow.is_main_process:
+        plan.checkpoints.require_folders(PLAN, CHECKPOINTS)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -93,7 +96,7 @@ if workflow.is_main_process:
             SCALE,
             cores=cores_given,
             dryrun=is_dry_run,
-            targets=plan.words.named_targets(PLAN),
+            unknown=functools.partial(plan.words.unknown_target, PLAN),
             quiet=says_no_rules,
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from common.errors import UserError
@@ -23,6 +24,15 @@ def checkpoint_folder(config: Config, name: str) -> Path:
     if not (folder / "config.json").is_file():
         raise UserError(
             f"config/runs/{name}.yaml, source.folder: {folder} holds no config.json; name the folder of a checkpoint "
-            "in Hugging Face's layout"
+            "in Hugging Face's layout, or leave the run out (runs=[...])"
         )
     return folder
+
+
+def require_folders(config: Config, asked: Iterable[str]) -> None:
+    """Of all checkpoints that are not left out: where a rule's inputs cannot be named Snakemake takes its output, if
+    that is there, for finished."""
+    wanted = config.runs if config.settings.get("runs") in (None, "all") else asked
+    for name in config.imported:
+        if name in wanted and "folder" in config.runs[name]["source"] and not config.from_reference:
+            checkpoint_folder(config, name)

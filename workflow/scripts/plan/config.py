@@ -94,4 +94,4 @@ class Config:
         return sorted({*self.runs} - self.not_here if chosen == "all" else chosen)
 
 
-COMMAND_LINE = "--config (command line)"
+COMMAND_LINE = "--config (or --configfile)"

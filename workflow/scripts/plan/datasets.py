@@ -4,7 +4,7 @@ Standard library only and quick to import, because the workflow reads both table
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,8 +116,9 @@ def read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int
         yield number, cells if order is None else [cells[i] for i in order]
 
 
-def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
-    """Return the rows by id, in the order of the file; errors name file, line and column."""
+def load_datasets(path: str | Path = DATASETS_TSV, known: Collection[str] | None = None) -> dict[str, Dataset]:
+    """Return the rows by id, in the order of the file; errors name file, line and column. `known`: the languages that
+    rows may have."""
     datasets: dict[str, Dataset] = {}
     ids: dict[str, int] = {}
     paths: dict[str, int] = {}
@@ -146,6 +147,10 @@ def load_datasets(path: str | Path = DATASETS_TSV) -> dict[str, Dataset]:
         codes = tuple(languages.split(",")) if languages else ()
         if bad := [code for code in codes if not _CODE.match(code)]:
             raise wrong("languages", f"{bad[0]!r} is not a project language code; separate codes by commas")
+        if known is not None and (unknown := [code for code in codes if code not in known]):
+            raise wrong(
+                "languages", f"{unknown[0]!r} is not a language of {LANGUAGES_TSV}; mend the code, or add it there"
+            )
         if kind in OF_ONE_LANGUAGE and len(codes) != 1:
             raise wrong("languages", f"a {kind} row names one language, this one names {len(codes)}")
         if kind == "bitext" and (len(codes) != 2 or codes != tuple(sorted(set(codes)))):

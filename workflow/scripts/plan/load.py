@@ -56,7 +56,7 @@ def load_config(
             )
 
     languages = load_languages(root / "config/languages.tsv")
-    datasets = load_datasets(root / "config/datasets.tsv")
+    datasets = load_datasets(root / "config/datasets.tsv", languages)
     scale_file = f"config/scales/{settings['scale']}.yaml"
     scale = _named(read_scale(root / scale_file, scale_file), scale_file, schemas, "scale")
     runs = _read_runs(root, schemas)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from common.yamlfiles import read_yaml
+from common.yamlfiles import did_you_mean, read_yaml
 from plan.config import Config
 from plan.needs import canonical_runs
-from plan.recipes import recipe_of
+from plan.recipes import recipe_of, setting_jobs
 from plan.runs import hash_of
 
 
@@ -73,3 +73,30 @@ def named_targets(config: Config) -> list[str]:
     rules = ["tables", "data", "models", "scores", "training", "pages", "formats", "exports", "cleaning", "apart"]
     whole = [f"results/tables/{name}.tex" for name in ("all", "claims", "audit")]
     return [*rules, *tables, *figures, *whole, "results/tables/all.pdf", "results/index.html"]
+
+
+OF_TASKS = ("finetuned", "predictions", "scores")  # results/<scale>/<one of these>/<run>/<task>/<setting>/...
+OF_RUNS = (*OF_TASKS, "exported", "runs", "trainings")
+
+
+def unknown_target(config: Config, target: str) -> str:
+    """Of a target that no rule makes, what was perhaps meant. All that there are would fill the screen."""
+    return f"error: {target}: nothing makes a file of this name; {_what_is_wrong(config, target)}"
+
+
+def _what_is_wrong(config: Config, target: str) -> str:
+    top, scale, folder, *names = [*target.split("/"), "", ""]
+    if top == "results" and scale != config.scale_name and (config.root / f"config/scales/{scale}.yaml").is_file():
+        return f"it is of scale {scale} and this is {config.scale_name}: give --config scale={scale}"
+    run, task, job = [*names, "", "", ""][:3]
+    if (top, scale) == ("results", config.scale_name) and folder in OF_RUNS:
+        if run not in config.runs:
+            return f"run {run!r} is unknown; {did_you_mean(run, config.runs)}"
+        if folder in OF_TASKS and task not in config.tasks:
+            return f"task {task!r} is unknown; {did_you_mean(task, config.tasks)}"
+        if folder in OF_TASKS:
+            jobs = [own for setting in config.tasks[task]["settings"] for own in setting_jobs(config, task, setting)]
+            if job not in jobs:
+                return f"setting {job!r} is unknown; {did_you_mean(job, jobs)}"
+    guess = did_you_mean(target, named_targets(config)).partition(" Allowed: ")[0]
+    return guess if guess.startswith("did you mean") else "`snakemake --list` names the targets"

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from common.yamlfiles import did_you_mean
 from watch.events import EVENTS, Job, State, benchmarked, by_stage, cause, short_line
 
 EVERY = 60.0  # seconds between two lines where nobody looks at a terminal
@@ -42,12 +41,13 @@ class Watch:
         scale: str,
         cores: Callable[[], int | None],
         dryrun: Callable[[], bool],
-        targets: list[str],
+        unknown: Callable[[str], str],
         quiet: Callable[[], bool] = lambda: True,
         stream: TextIO | None = None,
         path: Path = EVENTS,
     ) -> None:
-        self.scale, self.cores, self.dryrun, self.targets, self.path = scale, cores, dryrun, targets, path
+        self.scale, self.cores, self.dryrun, self.path = scale, cores, dryrun, path
+        self.unknown = unknown  # what is said of a target that nothing makes
         self.quiet = quiet  # of rules: then Snakemake's words on each job that ended are ours to say
         self.stream = stream or sys.stderr
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -74,7 +74,7 @@ class Watch:
 
     def _see(self, event: str, said: dict[str, Any]) -> None:
         if event == "error" and (missing := re.search(r"No rule to produce (\S+)", str(said.get("msg", "")))):
-            self._say_last(unknown_target(missing[1], self.targets))
+            self._say_last(self.unknown(missing[1]))
         if event == "run_info" and not self.state.totals:
             totals = {rule: int(count) for rule, count in said["stats"].items() if rule != "total"}
             if self.dryrun():
@@ -210,10 +210,3 @@ def failures(causes: list[str]) -> str:
     shown = causes[:MOST_CAUSES][::-1]
     more = len(causes) - len(shown)
     return "\n".join(([f"{more} more failed: make status names each."] if more else []) + shown)
-
-
-def unknown_target(target: str, known: list[str]) -> str:
-    """A target that no rule makes: what was perhaps meant. All that there are would fill the screen."""
-    guess = did_you_mean(target, known).partition(" Allowed: ")[0]
-    guess = guess if guess.startswith("did you mean") else "`snakemake --list` names the targets"
-    return f"error: {target}: nothing makes a file of this name; {guess}"
