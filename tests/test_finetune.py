@@ -465,6 +465,41 @@ def test_a_fine_tuning_whose_dev_cannot_be_better_ends_with_the_weights_of_the_w
     assert learnt([66.0, 80.0, 80.0])[1]["selection"]["step"] == 4
 
 
+@pytest.mark.parametrize(
+    ("warmup", "factors"),
+    [
+        ({"warmup_fraction": 0.25}, [1 / 3, 2 / 3, 1, 1, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9, 3 / 9, 2 / 9, 1 / 9]),
+        ({"warmup_steps": 2}, [1 / 2, 1, 1, 9 / 10, 8 / 10, 7 / 10, 6 / 10, 5 / 10, 4 / 10, 3 / 10, 2 / 10, 1 / 10]),
+        ({}, [one / 12 for one in range(12, 0, -1)]),
+    ],
+)
+def test_a_fine_tuning_warms_up_over_its_share_of_all_updates(warmup, factors):
+    encoder, rates = nn.Linear(2, 1), []
+    encoder.config = SimpleNamespace(layers=1)
+
+    def step_of(_: int, optimizer: AdamW) -> float:
+        rates.append([group["lr"] for group in optimizer.groups if group["params"]])
+        return 0.0
+
+    hyper = Hyperparameters("r", peak_lr=0.1, batch=1, epochs=1, evaluations=1, max_length=8, **warmup)
+    finetuning.learn(
+        nn.ModuleDict({"encoder": encoder}), hyper, 12, "accuracy", iter(range(12)), step_of, lambda: {"en": 50.0}
+    )
+    for of_groups in zip(*rates, strict=True):  # of tables and of vectors
+        assert of_groups == pytest.approx([0.1 * factor for factor in factors])
+
+
+def test_an_update_clips_the_joint_norm_of_all_gradients():
+    model = nn.ModuleDict({"encoder": nn.Linear(3, 1), "head": nn.Linear(2, 1)})
+    for limit, norm in ((0.5, 0.5), (100.0, 6.0), (None, 6.0)):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, 6 / 7**0.5)
+        hyper = Hyperparameters("r", max_length=8, clip=limit)
+        finetuning.update(model, SimpleNamespace(step=int), hyper)
+        gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        assert gradients.norm().item() == pytest.approx(norm, rel=1e-4)
+
+
 RESTARTED = {"peak_lr": 3e-3, "epochs": 2, "evaluations": 2, "dropout": 0.1, "warmup_fraction": 0.1}
 
 
