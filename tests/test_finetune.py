@@ -489,6 +489,14 @@ def test_a_fine_tuning_warms_up_over_its_share_of_all_updates(warmup, factors):
         assert of_groups == pytest.approx([0.1 * factor for factor in factors])
 
 
+def test_a_head_of_other_labels_is_refused():
+    """Were they in another order, each answer would be another."""
+    recipe = SimpleNamespace(labels=["contradiction", "entailment", "neutral"])
+    written = json.dumps(recipe.labels[::-1])
+    with pytest.raises(UserError, match=r"^w\.safetensors: its labels are .*; fine-tune again"):
+        predict.load_head("w.safetensors", SimpleNamespace(), {"labels": written}, recipe)
+
+
 def test_an_update_clips_the_joint_norm_of_all_gradients():
     model = nn.ModuleDict({"encoder": nn.Linear(3, 1), "head": nn.Linear(2, 1)})
     for limit, norm in ((0.5, 0.5), (100.0, 6.0), (None, 6.0)):
