@@ -977,6 +977,25 @@ def test_a_threshold_of_the_scale_overrides_the_file(
     assert Counter(reason for _, reason in rejects)["too-long"] > 100
 
 
+def clean_pairs(
+    repository: Path, folder: Path, pairs: Sequence[tuple[str, str]], language_id: Path, test: str
+) -> dict[int, str]:
+    """All jobs of a German and English corpus; of each line that goes the reason."""
+    archive = write_moses(folder / "host" / "de-en.txt.zip", pairs)
+    (folder / "tests.txt").write_text(test + "\n")
+    shard = folder / "0.raw.zst"
+    split = ("--archive", archive, "--pair", "de-en", "--root", folder, "--out", shard)
+    run(repository, "split_corpus", "bitext", *split)
+    run(repository, "find_duplicates", "--shards", shard, "--out", folder / "0.duplicates.npy")
+    run(repository, "index_eval_sets", "--task", f"text={folder / 'tests.txt'}", "--out", folder / "index.npy")
+    run(repository, "train_pair_model", "--shards", shard, "--out", folder / "pair.npz")
+    run(repository, "clean_bitext", "--shard", shard, "--duplicates", folder / "0.duplicates.npy",
+        "--language-id", language_id, "--eval-index", folder / "index.npy", "--pair-model", folder / "pair.npz",
+        "--pair", "de-en", "--out", folder / "0.clean.tsv.zst", "--counts", folder / "0.clean.json",
+        "--rejects", folder / "0.rejects.tsv.zst")  # fmt: skip
+    return {int(c[1]): c[2] for c in (r.split("\t") for r in read_lines(folder / "0.rejects.tsv.zst"))}
+
+
 def test_bitext_dirt_of_each_kind_goes_for_its_reason(tmp_path: Path, language_id: Path, repository: Path) -> None:
     pairs = parallel(30, 1500)
     test = sentence(EN, [7, 7, 8, 8, 9])
@@ -990,28 +1009,30 @@ def test_bitext_dirt_of_each_kind_goes_for_its_reason(tmp_path: Path, language_i
         ("misaligned", (pairs[5][0], next(b for a, b in pairs[6:] if len(a.split()) == len(pairs[5][0].split())))),
     ]
     rows = [*pairs, *(pair for _, pair in planted)]
-    archive = write_moses(tmp_path / "host" / "de-en.txt.zip", rows)
-    (tmp_path / "tests.txt").write_text(test + "\n")
-    shard = tmp_path / "0.raw.zst"
-    split = ("--archive", archive, "--pair", "de-en", "--root", tmp_path, "--out", shard)
-    run(repository, "split_corpus", "bitext", *split)
-    run(repository, "find_duplicates", "--shards", shard, "--out", tmp_path / "0.duplicates.npy")
-    run(repository, "index_eval_sets", "--task", f"text={tmp_path / 'tests.txt'}", "--out", tmp_path / "index.npy")
-    run(repository, "train_pair_model", "--shards", shard, "--out", tmp_path / "pair.npz")
+    rejects = clean_pairs(repository, tmp_path, rows, language_id, test)
     first = (tmp_path / "pair.npz").read_bytes()
-    run(repository, "train_pair_model", "--shards", shard, "--out", tmp_path / "pair.npz")
+    run(repository, "train_pair_model", "--shards", tmp_path / "0.raw.zst", "--out", tmp_path / "pair.npz")
     assert (tmp_path / "pair.npz").read_bytes() == first
-    run(repository, "clean_bitext", "--shard", shard, "--duplicates", tmp_path / "0.duplicates.npy",
-        "--language-id", language_id, "--eval-index", tmp_path / "index.npy", "--pair-model", tmp_path / "pair.npz",
-        "--pair", "de-en", "--out", tmp_path / "0.clean.tsv.zst", "--counts", tmp_path / "0.clean.json",
-        "--rejects", tmp_path / "0.rejects.tsv.zst")  # fmt: skip
-    rejects = {int(c[1]): c[2] for c in (r.split("\t") for r in read_lines(tmp_path / "0.rejects.tsv.zst"))}
     assert rejects == {1501 + i: kind for i, (kind, _) in enumerate(planted)}
     assert list(read_lines(tmp_path / "0.clean.tsv.zst")) == ["\t".join(pair) for pair in pairs]
     name = next(read_lines(tmp_path / "0.rejects.tsv.zst")).split("\t")[0]
     assert name == "host/de-en.txt.zip#Europarl.de-en.de"
     counts = json.loads((tmp_path / "0.clean.json").read_text())
     assert counts["out"]["documents"] == 1500 and counts["out"]["sentences"] == 3000
+
+
+def test_pairs_of_another_language_go_though_their_words_match(
+    tmp_path: Path, language_id: Path, repository: Path
+) -> None:
+    """English on the German side whose every word has its partner: nothing but the identifier can tell."""
+    generator = random.Random(32)
+    pairs = parallel(31, 900)
+    for _ in range(300):
+        ids = random_ids(generator)
+        pairs.append((sentence(EN, [(i + 1) % WORDS for i in ids]), sentence(EN, ids)))
+    rejects = clean_pairs(repository, tmp_path, pairs, language_id, sentence(EN, [7, 7, 8, 8, 9]))
+    assert sum(reason == "language" for reason in rejects.values()) > 270
+    assert {*rejects} == {*range(901, 1201)}
 
 
 # The report must be able to fail
