@@ -179,6 +179,22 @@ FAULTS = (
           "if decimals is None else decimals) / 2", "if decimals is None else decimals)", "audit"),
     fault("an old plan after a file of config/ has changed", "plan/kept.py",
           "            whole.update(content)\n", "", "kept"),
+    # what no test saw when it was planted by chance
+    fault("a fine-tuning without its warm-up", "training/finetuning.py",
+          "round((hyper.warmup_fraction or 0) * updates)",
+          "round((hyper.warmup_fraction or 0) / updates)", "finetune"),
+    fault("pairs whose language nobody asks for", "clean_bitext.py", "if language_id is not None:",
+          "if language_id is None:", "cleaning"),
+    fault("another denominator for what is resampled of alignments", "engine/alignments.py",
+          "return [(of_sure + of_possible, links + sure) for", "return [(of_sure + of_possible, links - sure) for",
+          "score"),
+    fault("the precision of each layer as its error rate", "score.py", '{**own[0], "metric"', '{**own[1], "metric"',
+          "score"),
+    fault("a head whose labels are in another order", "predict.py",
+          'if json.loads(metadata["labels"]) != recipe.labels:',
+          "if False:", "finetune"),
+    fault("an empty span less than there is room for", "engine/objectives/seq2seq.py", "np.cumsum(empty, 1) > room",
+          "np.cumsum(empty, 1) >= room", "seq2seq"),
 )  # fmt: skip
 
 

@@ -133,6 +133,8 @@ def test_lengths_of_spans_are_poisson_and_end_when_enough_is_gone():
     assert statistic < 29.6  # chi-square, 10 degrees of freedom, p = 0.001
     few, used = seq2seq.span_lengths(np.full(number, 1), 0.2, texts)  # nearly all are empty: a text must not grow
     assert ((few * used).sum(1) == 1).all() and (used.sum(1) == 1).all()
+    some, used = seq2seq.span_lengths(np.full(number, 10), 0.5, texts)  # far more empty ones than room for them
+    assert ((some * used).sum(1) == 10).all() and used.sum(1).max() == 10 and (used.sum(1) == 10).mean() > 0.95
 
 
 def test_spans_lie_anywhere():
