@@ -106,7 +106,7 @@ def test_a_number_that_yaml_reads_as_people_do_is_read():
 
 @pytest.mark.parametrize("seeds", [["٣"], ["9" * 5000], ["0"], ["-1"], ["1e3"], [str(2**31)], [math.nan], [2**64]])
 def test_a_seed_of_the_command_line_is_one(repository, seeds):
-    with pytest.raises(UserError, match=r"--config \(command line\), seeds\[0\]: must be "):
+    with pytest.raises(UserError, match=r"--config \(or --configfile\), seeds\[0\]: must be "):
         load_config(repository, {"scale": "smoke", "seeds": seeds})
 
 
