@@ -8,6 +8,9 @@ from plan.needs import canonical_runs
 from plan.recipes import recipe_of, setting_jobs
 from plan.runs import hash_of
 
+OF_TASKS = ("finetuned", "predictions", "scores")  # results/<scale>/<one of these>/<run>/<task>/<setting>/...
+OF_RUNS = (*OF_TASKS, "exported", "runs", "trainings")
+
 
 def described(scale: dict) -> str:
     """What a scale is, with the warning that it has, be it its own or of the scale that it extends."""
@@ -73,10 +76,6 @@ def named_targets(config: Config) -> list[str]:
     rules = ["tables", "data", "models", "scores", "training", "pages", "formats", "exports", "cleaning", "apart"]
     whole = [f"results/tables/{name}.tex" for name in ("all", "claims", "audit")]
     return [*rules, *tables, *figures, *whole, "results/tables/all.pdf", "results/index.html"]
-
-
-OF_TASKS = ("finetuned", "predictions", "scores")  # results/<scale>/<one of these>/<run>/<task>/<setting>/...
-OF_RUNS = (*OF_TASKS, "exported", "runs", "trainings")
 
 
 def unknown_target(config: Config, target: str) -> str:
