@@ -16,7 +16,7 @@ from plan.config import Config
 from plan.load import load_config
 from plan.recipes import gold_datasets, resolve_recipe, task_languages
 from plan.runs import resolve_run
-from plan.sources import LICENCE_COLUMNS, gathered_corpus, labelled_text, open_licences
+from plan.sources import LICENCE_COLUMNS, gathered_corpus, labelled_text, licence_uses
 from split_corpus import split_aligned, split_gathered
 from tasks import bucc, flores, panx, tydiqa, ud_pos
 from trees import copy_tree, edit, snakemake
@@ -129,12 +129,20 @@ def test_open_licences_leave_the_rest_out(repository, config):
     left = set(gathered_corpus(config, "text").split("+")) - set(gathered_corpus(opened, "text").split("+"))
     assert left == {"multi30k", "quran", "wmt-news"}
     for _, id_ in labelled_text(opened):
-        assert opened.datasets[id_].licence in open_licences()
+        assert licence_uses()[opened.datasets[id_].licence] == "open"
     assert "tr" in task_languages(config, "ud-pos")  # its treebank is not for commercial use
     assert "tr" not in task_languages(opened, "ud-pos")
     assert resolve_run(opened, "xlm")["data"] != resolve_run(config, "xlm")["data"]
     world = [load_config(repository, {"scale": "mini", "licences": each}) for each in ("any", "open")]
     assert all_needs(world[0]) == all_needs(world[1])
+
+
+def test_a_licence_without_a_row_is_told_and_not_left_out(tmp_path, repository):
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
+    edit(tree, "config/licences.tsv", "\nCC BY 4.0\t", "\nCC BY 4\t")
+    with pytest.raises(UserError, match=r"no licence 'CC BY 4\.0', which \S+ of config/datasets\.tsv has; add its row"):
+        gathered_corpus(load_config(tree, {"scale": "real", "licences": "open"}), "text")
+    assert gathered_corpus(load_config(tree, {"scale": "real"}), "text")
 
 
 def test_every_licence_is_explained(config):

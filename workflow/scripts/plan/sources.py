@@ -14,14 +14,14 @@ LICENCE_COLUMNS = ("licence", "use", "why")
 
 
 @cache
-def open_licences(path: Path = Path(LICENCES_TSV)) -> frozenset[str]:
-    """The licences of config/datasets.tsv under which text may be used and passed on by anyone, for anything."""
-    found = set()
+def licence_uses(path: Path = Path(LICENCES_TSV)) -> dict[str, str]:
+    """{a licence of config/datasets.tsv: open, where anyone may use and pass on its text for anything, or not}."""
+    found = {}
     for number, (licence, use, _) in read_table(path, LICENCE_COLUMNS):
         if use not in ("open", "restricted", "unclear"):
             raise UserError(f"{path}:{number}, column use: {use!r} is unknown; use open, restricted or unclear")
-        found |= {licence} if use == "open" else set()
-    return frozenset(found)
+        found[licence] = use
+    return found
 
 
 def only_open(config: Config) -> bool:
@@ -30,7 +30,12 @@ def only_open(config: Config) -> bool:
 
 def is_closed(config: Config, id_: str) -> bool:
     """Is this file left out because its licence is not open?"""
-    return only_open(config) and config.datasets[id_].licence not in open_licences(config.root / LICENCES_TSV)
+    if not only_open(config):
+        return False
+    licence, uses = config.datasets[id_].licence, licence_uses(config.root / LICENCES_TSV)
+    if licence not in uses:
+        raise UserError(f"{LICENCES_TSV}: no licence {licence!r}, which {id_} of config/datasets.tsv has; add its row")
+    return uses[licence] != "open"
 
 
 def gathered_corpus(config: Config, kind: str) -> str | None:
