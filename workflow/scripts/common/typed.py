@@ -4,9 +4,13 @@ import dataclasses
 import sys
 import types
 import typing
+from functools import cache
 
 from common.errors import UserError
 from common.yamlfiles import did_you_mean
+
+# Asked for at each of a thousand mappings of a plan, and a search through all classes above.
+hints_of = cache(typing.get_type_hints)
 
 
 def build(kind: type, values: object, where: str) -> typing.Any:
@@ -14,7 +18,7 @@ def build(kind: type, values: object, where: str) -> typing.Any:
     if not isinstance(values, dict):
         raise UserError(f"key {where or 'the file'}: expected a mapping, found {values!r}")
     fields = {f.name: f for f in dataclasses.fields(kind)}
-    hints = typing.get_type_hints(kind)
+    hints = hints_of(kind)
     prefix = f"{where}." if where else ""
     for key in values:
         if key not in fields:

@@ -4,9 +4,10 @@ The forms of an item are described where they are written, in engine/forms.py.
 """
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin
 
 from common.errors import UserError
+from common.typed import hints_of
 
 # Numbers of options that are no share, by the last word of their name: the least and the most.
 BOUNDS = {
@@ -32,7 +33,7 @@ class Options:
     """The options of an objective that has none of its own."""
 
     def __post_init__(self):
-        for name, hint in get_type_hints(type(self)).items():
+        for name, hint in hints_of(type(self)).items():
             known = get_args(hint) if get_origin(hint) is Literal else ()
             if known and getattr(self, name) not in known:
                 raise UserError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from common.errors import UserError
 from common.pairs import pair_with_english
@@ -127,7 +126,7 @@ def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
             check_known(code, world["languages"], f"{shown}, world.bitext", "language of the world")
             for index, corpus in enumerate(corpora):
                 where = f"{shown}, world.bitext.{code}[{index}]"
-                located(where, bitext_ids, corpus, pair_with_english(code), config.datasets, config.languages)
+                located(config, where, bitext_ids, corpus, pair_with_english(code))
     for index, code in enumerate(scale.get("languages") or []):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     check_sources(config, shown)
@@ -153,7 +152,7 @@ def check_run(config: Config, name: str) -> None:
         for index, code in enumerate(mono["languages"]):
             where = f"{shown}, data.mono.languages[{index}]"
             check_known(code, config.languages, where, "language")
-            located(where, mono_ids, mono["corpus"], code, config.datasets, config.languages)
+            located(config, where, mono_ids, mono["corpus"], code)
     if bitext:
         for pair, corpora in bitext["corpora"].items():
             codes = pair.split("-")
@@ -166,7 +165,7 @@ def check_run(config: Config, name: str) -> None:
                 )
             for index, corpus in enumerate(corpora):
                 where = f"{shown}, data.bitext.corpora.{pair}[{index}]"
-                located(where, bitext_ids, corpus, pair, config.datasets, config.languages)
+                located(config, where, bitext_ids, corpus, pair)
     if run["kind"] == "pretrain":
         _check_pretraining(config, name)
     elif run["kind"] == "checkpoint":
@@ -250,8 +249,13 @@ def _check_decoder(run: dict, shown: str) -> None:
         raise UserError(f"{shown}, decoder: its objective trains a decoder, which translates; remove the key")
 
 
-def located(where: str, find: Any, *arguments: Any) -> list[str]:
+def located(config: Config, where: str, find: Callable[..., list[str]], corpus: str, code: str) -> None:
+    """Does config/datasets.tsv have this corpus there? Looked up once for all runs."""
+    found = config.derived.setdefault("located", set())
+    if (find, corpus, code) in found:
+        return
     try:
-        return find(*arguments)
+        find(corpus, code, config.datasets, config.languages)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+    found.add((find, corpus, code))

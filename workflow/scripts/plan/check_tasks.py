@@ -116,7 +116,7 @@ def _check_translation(config: Config, name: str) -> None:
     if "bitext" not in task:
         raise UserError(f"{shown}: key 'bitext' is missing (the corpora that it is trained on)")
     for index, corpus in enumerate(task["bitext"]):
-        located(f"{shown}, bitext[{index}]", bitext_ids, corpus, pair_of(task), config.datasets, config.languages)
+        located(config, f"{shown}, bitext[{index}]", bitext_ids, corpus, pair_of(task))
     for recipe, chosen in task["recipes"].items():
         if missing := [key for key in TRANSLATION_KEYS if key not in (chosen or {})]:
             raise UserError(f"{shown}, recipes.{recipe}: key '{missing[0]}' is missing, which kind translation needs")
