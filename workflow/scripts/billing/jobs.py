@@ -43,7 +43,7 @@ def planned_jobs(
     collecting = gc.isenabled()
     gc.disable()  # nothing here becomes garbage before the end, and looking for it would take a tenth of the time
     try:
-        graph = _graph(overrides, targets, Path(snakefile))
+        graph = planned_graph(overrides, targets, Path(snakefile))
         needed = _in_order(graph)
         number = {job: i for i, job in enumerate(needed)}
         jobs = [
@@ -64,7 +64,7 @@ def planned_jobs(
             gc.enable()
 
 
-def _graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path) -> DAG:
+def planned_graph(overrides: Sequence[str], targets: Sequence[str], snakefile: Path) -> DAG:
     from snakemake.api import SnakemakeApi
     from snakemake.exceptions import MissingRuleException, RuleException, WorkflowError
     from snakemake.settings.types import (
