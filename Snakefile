@@ -10,6 +10,10 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/common.smk"
 
 
+onstart:
+    look_again_once(workflow.scheduler)
+
+
 # The default target: every selected table and figure, in one document that compiles. Each is named, so that one that was lost
 # is made again: of a file below an existing document Snakemake asks only whether its own inputs have changed.
 rule tables:

@@ -277,9 +277,6 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
     # What Python does at its end, but for taking each module apart: half a second, of what was read before.
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):  # Snakemake's, which looks again after an end
-            thread.cancel()
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

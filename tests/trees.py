@@ -39,9 +39,7 @@ def snakemake(tree: Path, *arguments: str, check: bool = True, **environment: st
     once = start and "--dry-run" in arguments
     folders = (*([] if once else [str(ready.commands(**start))]), str(Path(sys.executable).parent), os.environ["PATH"])
     # All of Snakemake's own words: those of the profile are tested in test_daily.py. The rest is the profile's.
-    # Snakemake looks again that long after each job, and waits for it at its end, but in ready.py.
-    again = "1m" if ready.forks() else "1s"
-    own = ["--workflow-profile", "none", "--scheduler", "greedy", "--max-jobs-per-timespan", f"10000/{again}"]
+    own = ["--workflow-profile", "none", "--scheduler", "greedy"]
     done = subprocess.run(
         ["python", "-m", "snakemake", *own, *arguments],
         cwd=tree,

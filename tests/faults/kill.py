@@ -171,7 +171,7 @@ def command(name: str, options: Options, *extra: str) -> list[str]:
     """As the Makefile has it."""
     tree = TREES[name]
     how = SUBMIT if options.slurm else ["--cores", str(options.cores)]
-    scheduler = ["--scheduler", "greedy", "--max-jobs-per-timespan", "1000/5s", "--rerun-incomplete"]
+    scheduler = ["--scheduler", "greedy", "--rerun-incomplete"]
     call = [sys.executable, "-m", "snakemake", *how, *scheduler, *extra, "--config", "scale=smoke", *tree.config]
     return [*call, "--", *tree.targets]
 

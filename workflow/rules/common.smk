@@ -36,6 +36,7 @@ import plan.seeds
 import plan.translators
 import plan.words
 from common.errors import UserError
+from watch.looks import look_again_once
 from watch.python import wrong_python
 from watch.terminal import Watch
 
