@@ -149,6 +149,7 @@ FAULTS = (
           "if set(decided) == {NOT_REPRODUCED}:", "claims"),
     fault("bold for what learnt nothing", "report/tables.py",
           "if row.cells[index].summary and not row.cells[index].no_best:", "if row.cells[index].summary:", "tables"),
+    fault("a look more for each job that has ended", "watch/looks.py", "if not waiting:", "if True:", "looks"),
     fault("time left as if on one core", "watch/events.py", "work / max(state.cores, state.most_running)", "work",
           "daily"),
     fault("a score of 101 per cent", "report/scores.py", "if not 0 <= value <= 100:", "if not 0 <= value:", "scores"),
