@@ -148,10 +148,10 @@ test: lint $(TEST_STAMP)
 test-all: lint $(TEST_STAMP)
 	$(PYTEST) --whole
 
-# Skipped, with a word, where Slurm is not installed (Debian: slurmctld slurmd slurm-client). It ends what it has started. Of two
-# processes, each with a cluster of its own, one makes the document, and the other disturbs trainings, and mostly waits.
+# Skipped, with a word, where Slurm is not installed (Debian: slurmctld slurmd slurm-client). It ends what it has started. Each process
+# has a cluster of its own, and mostly waits; who is done takes over tests that others have not begun, the longest begin first.
 test-slurm: $(TEST_STAMP)
-	python -m pytest -m slurm -rs --numprocesses 2 --dist loadfile tests/test_slurm.py tests/test_slurm_document.py
+	python -m pytest -m slurm -rs --numprocesses 3 --dist worksteal tests/test_slurm_document.py tests/test_slurm.py
 
 lint: $(TEST_STAMP)
 	ruff check workflow tests benchmarks docs

@@ -106,7 +106,7 @@ def papers() -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[slurm.Cluster]:
-    """A Slurm on this machine, of one file of tests."""
+    """A Slurm on this machine, of one process of tests."""
     if slurm.missing():
         pytest.skip(f"no Slurm here: {', '.join(slurm.missing())} (Debian: slurmctld slurmd slurm-client)")
     with slurm.running(seconds=4500) as one:

@@ -360,13 +360,28 @@ def is_told_to_end(pid: int) -> bool:
 
 # disturbance -> the states in which its jobs end
 DISTURBANCES = {
+    stand_still_until_the_time_limit: ["TIMEOUT", "COMPLETED"],
     requeue: ["COMPLETED"],
     take_node_down: ["COMPLETED"],
     lose_node: ["COMPLETED"],
     preempt: ["COMPLETED"],
     warn: ["FAILED", "COMPLETED"],
-    stand_still_until_the_time_limit: ["TIMEOUT", "COMPLETED"],
 }
+
+
+@pytest.mark.slurm
+def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
+    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. Slurm's
+    own limit is put off: a busy machine needs more than the twenty seconds between for starting, Snakemake included."""
+    with training(cluster, tree, "--set-resources", "pretrain:runtime=2") as process:
+        [job] = jobs_of(cluster, tree)
+        cluster.call("scontrol", "update", f"JobId={job['id']}", "TimeLimit=10")
+        for pid in stop_training(job):
+            time.sleep(max(0.0, 101 - age(pid)))
+            os.kill(pid, signal.SIGCONT)
+        finish(cluster, tree, process)
+    assert [one["state"] for one in jobs_of(cluster, tree)] == ["FAILED", "COMPLETED"]
+    check_equal(tree, undisturbed)
 
 
 @pytest.mark.slurm
@@ -386,21 +401,6 @@ def test_a_disturbed_training_continues(cluster, tree, undisturbed, disturb):
         cluster.call("scontrol", "update", f"NodeName={job['nodes']}", "State=RESUME")
     slurm.wait_for_idle(cluster)
     assert [one["state"] for one in jobs_of(cluster, tree)] == DISTURBANCES[disturb]
-    check_equal(tree, undisturbed)
-
-
-@pytest.mark.slurm
-def test_a_training_longer_than_its_jobs_goes_on_in_the_next(cluster, tree, undisturbed):
-    """A job of two minutes: the training stops by itself after 100 seconds, which it has spent standing still. Slurm's
-    own limit is put off: a busy machine needs more than the twenty seconds between for starting, Snakemake included."""
-    with training(cluster, tree, "--set-resources", "pretrain:runtime=2") as process:
-        [job] = jobs_of(cluster, tree)
-        cluster.call("scontrol", "update", f"JobId={job['id']}", "TimeLimit=10")
-        for pid in stop_training(job):
-            time.sleep(max(0.0, 101 - age(pid)))
-            os.kill(pid, signal.SIGCONT)
-        finish(cluster, tree, process)
-    assert [one["state"] for one in jobs_of(cluster, tree)] == ["FAILED", "COMPLETED"]
     check_equal(tree, undisturbed)
 
 

@@ -1,5 +1,5 @@
-"""Scale smoke through a real Slurm (`make test-slurm`): a file of its own is a process and a cluster of its own, beside
-the trainings of test_slurm.py, which mostly wait.
+"""Scale smoke through a real Slurm (`make test-slurm`): the longest of its tests, beside the trainings of test_slurm.py,
+which mostly wait.
 """
 
 import os
