@@ -1,5 +1,5 @@
-"""Scale smoke through a real Slurm (`make test-slurm`): the longest of its tests, beside the trainings of test_slurm.py,
-which mostly wait.
+"""Scale smoke through a real Slurm (`make test-slurm`): its longest test, beside the trainings of test_slurm.py, which
+mostly wait.
 """
 
 import os
