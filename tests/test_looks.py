@@ -2,11 +2,13 @@
 
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 import ready
 from beside import module_at
+from watch.looks import look_again_once
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,20 @@ def test_each_job_that_ends_adds_no_look(looks, tmp_path):
     assert 20 <= once <= 23 + time.time() - began
     without = looks(tmp_path / "without", seconds=0.1, once=False)
     assert without > 1.3 * once, "Snakemake has mended it: delete watch/looks.py"
+
+
+def test_each_look_is_followed_by_one_when_its_span_is_over():
+    """Not before: the jobs that it began would still count, and it would take another span."""
+    span, asked, looked = 0.5, [], []
+    scheduler = SimpleNamespace(_open_jobs=SimpleNamespace(release=lambda: looked.append(time.monotonic())))
+    look_again_once(scheduler)
+    for _ in range(20):
+        asked.append(time.monotonic())
+        scheduler._schedule_reevalutation(span)
+        time.sleep(0.1)
+    time.sleep(span + 1.5)
+    assert all(any(span <= look - one < span + 1.5 for look in looked) for one in asked)
+    assert len(looked) <= 5
 
 
 def test_a_limit_of_jobs_in_a_span_still_holds_and_all_are_run(looks, tmp_path):
