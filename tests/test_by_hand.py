@@ -31,10 +31,11 @@ def test_cross_entropy_is_pytorchs(dtype):
     assert right == (exact.argmax(1) == targets_N).sum() >= 24
 
 
-def test_of_equal_logits_the_first_is_the_guess():
+@pytest.mark.parametrize("cross_entropy", [by_hand.CrossEntropy.apply, by_hand.cross_entropy])
+def test_of_equal_logits_the_first_is_the_guess(cross_entropy):
     logits_NV = torch.zeros(3, 5)
     logits_NV[:, [2, 4]] = 1.0
-    assert by_hand.CrossEntropy.apply(logits_NV, torch.tensor([2, 4, 0]))[1] == 1
+    assert cross_entropy(logits_NV, torch.tensor([2, 4, 0]))[1] == 1
 
 
 def test_rows_beyond_the_targets_do_not_count():
@@ -61,7 +62,9 @@ def test_a_mixed_head_fills_up_its_rows_and_nothing_else_changes():
 
 def test_in_fp32_every_bit_is_pytorchs():
     logits_NV, targets_N = some_logits(torch.float32)
-    assert by_hand.cross_entropy(logits_NV, targets_N)[0].equal(F.cross_entropy(logits_NV, targets_N, reduction="sum"))
+    loss, right = by_hand.cross_entropy(logits_NV, targets_N)
+    assert loss.equal(F.cross_entropy(logits_NV, targets_N, reduction="sum"))
+    assert right == (logits_NV.argmax(1) == targets_N).sum() >= 24
     assert by_hand.full_rows(logits_NV) is logits_NV
     q, k, v = torch.randn(3, 2, 2, 9, 16)
     mask = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()

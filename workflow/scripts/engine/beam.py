@@ -21,7 +21,7 @@ from torch import Tensor
 
 from common.errors import UserError
 from engine.assembly import Seq2Seq
-from engine.model import FIRST_POSITION, Block, CrossAttention
+from engine.model import FIRST_POSITION, Block, CrossAttention, heads_of
 from engine.rows import ordered_batches, pad
 from engine.tokenizer import BOS, EOS, PAD
 
@@ -47,12 +47,6 @@ class Past:
         if len(sentences) == len(self.real_BS):
             return Past(own, self.source, self.real_BS)
         return Past(own, [(k[sentences], v[sentences]) for k, v in self.source], self.real_BS[sentences])
-
-
-def heads_of(x_NTD: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """`parts` tensors (N, H, T, D / H) out of one projection."""
-    N, T, D = x_NTD.shape
-    return tuple(x_NTD.view(N, T, parts, heads, D // parts // heads).permute(2, 0, 3, 1, 4))
 
 
 def start_past(model: Seq2Seq, source_BS: Tensor, real_BS: Tensor, beam: int = 1) -> Past:

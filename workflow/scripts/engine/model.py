@@ -21,6 +21,13 @@ from engine.tokenizer import PAD
 FIRST_POSITION = PAD + 1  # XLM-R numbers the first token of a row 2 and keeps row 1 of the table for padding
 
 
+def heads_of(x_BTD: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """`parts` tensors (B, H, T, K) out of one projection. Cut along it first: their gradients are then joined as it
+    lies in memory, and not copied once more."""
+    B, T, D = x_BTD.shape
+    return tuple(part.transpose(1, 2) for part in x_BTD.view(B, T, parts, heads, D // parts // heads).unbind(2))
+
+
 class SelfAttention(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -32,7 +39,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, mask: Mask | None, distance_bias: DistanceBias | None = None) -> Tensor:
         B, T, D = x_BTD.shape
-        q, k, v = self.query_key_value(x_BTD).view(B, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = heads_of(self.query_key_value(x_BTD), 3, self.heads)
         gate_BHT = self.gate(q, x_BTD) if self.gate else None
         dropout = self.dropout if self.training else 0.0
         mixed_BHTK = attend(q, k, v, mask, dropout, distance_bias, gate_BHT)
@@ -91,7 +98,7 @@ class CrossAttention(nn.Module):
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, mask: Mask | None) -> Tensor:
         B, T, D = x_BTD.shape
         q_BHTK = self.query(x_BTD).view(B, T, self.heads, -1).transpose(1, 2)
-        k, v = self.key_value(memory_BSD).view(B, -1, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        k, v = heads_of(self.key_value(memory_BSD), 2, self.heads)
         dropout = self.attention_dropout if self.training else 0.0
         mixed_BHTK = attend(q_BHTK, k, v, mask, dropout)
         return self.norm(x_BTD, self.dropout(self.output(mixed_BHTK.transpose(1, 2).reshape(B, T, D))))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from engine.attention import DistanceBias, distance_biases, distance_tables
-from engine.model import initialise, numbered
+from engine.model import heads_of, initialise, numbered
 from engine.shape import RelativeBias, check_sizes
 from engine.tokenizer import PAD
 
@@ -72,8 +72,7 @@ class PreNormAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, mask: Tensor | None, bias: DistanceBias | None) -> Tensor:
         B, T, _ = x_BTD.shape
-        heads_and_width = (self.config.heads, self.config.head_width)
-        q, k, v = self.query_key_value(x_BTD).view(B, T, 3, *heads_and_width).permute(2, 0, 3, 1, 4)
+        q, k, v = heads_of(self.query_key_value(x_BTD), 3, self.config.heads)
         if bias is not None:
             d_BHTT = bias.dense_BHTT
             mask = (d_BHTT if mask is None else d_BHTT.masked_fill(~mask, -math.inf)).to(q.dtype)
