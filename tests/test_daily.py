@@ -319,6 +319,7 @@ def test_the_time_left_is_the_work_left_over_what_does_it_at_once():
     # what this run has seen counts, not what another did
     state.seconds = {"pretrain": [80.0]}
     assert events.seconds_left(state, {"pretrain": 50.0}, now=105.0) == (75.0, [])
+    assert events.seconds_left(events.State(cores=1, totals={"score": 4}), {"score": 3.0}, now=0.0) == (12.0, [])
 
 
 def test_a_training_of_a_rule_that_nobody_knows_says_by_its_steps_how_long_it_takes(tmp_path):

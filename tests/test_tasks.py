@@ -10,6 +10,7 @@ from common.errors import UserError
 from tasks import tatoeba, ud_pos, xnli
 from tasks.conllu import parse_conllu
 from tasks.files import read_lines
+from tasks.known import task_module
 
 GITHUB = "raw.githubusercontent.com"
 
@@ -182,6 +183,11 @@ def test_broken_training_pairs_are_refused(lines, message):
         xnli.parse_train(lines, "f")
 
 
+def test_an_unknown_task_is_refused_with_those_that_are_known():
+    with pytest.raises(UserError, match="task: 'xnly' is unknown; the tasks are bucc, .*, xnli, xquad"):
+        task_module("xnly")
+
+
 def test_wrong_files_are_refused(tmp_path):
     (tmp_path / "no.zip").write_bytes(b"nothing")
     with pytest.raises(UserError, match="not a whole archive"):
@@ -197,6 +203,8 @@ def test_wrong_files_are_refused(tmp_path):
         (tmp_path / "cut.tgz").write_bytes(whole.read_bytes()[:size])
         with pytest.raises(UserError, match="not a whole tar"):
             ud_pos.read_ud(tmp_path / "cut.tgz", "test", ["de"])
+    with pytest.raises(UserError, match=r"u\.tgz: no usable sentence in any fr_\*-ud-test\.conllu"):
+        ud_pos.read_gold(whole, "fr")
     (tmp_path / "latin").write_bytes("eins\nzw\xf6lf\n".encode("latin-1"))
     with pytest.raises(UserError, match="latin, line 2: not UTF-8"):
         read_lines(tmp_path / "latin")
