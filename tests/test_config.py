@@ -354,8 +354,29 @@ WRONG = [
     (
         "config/published/ernie-m/table-01.csv",
         "metric,value,note",
-        "metric,value",
+        "metric,value,remark",
         ["config/published/ernie-m/table-01.csv, line 1: no column note; restore the file from the repository"],
+    ),
+    ("config/published/ernie-m/table-01.csv", ",85.0,", ",nan,", ["line 2, value: 'nan' is no number; mend it"]),
+    ("config/published/ernie-m/table-01.csv", ",85.0,", ",850,", ["line 2, value: 850 of accuracy is not from 0 to"]),
+    ("config/published/ernie-m/table-01.csv", ",fr,", ",en,", ["line 3: says what line 2 says; remove one"]),
+    (
+        "config/published/ernie-m/table-01.csv",
+        ",85.0,",
+        ",85.0,a note, with a comma",
+        ["line 2: 8 cells for 7 columns; a text with a comma needs quotes"],
+    ),
+    (
+        "config/published/papers.tsv",
+        "\nernie-m-blog\t",
+        "\nernie-m\t",
+        ["config/published/papers.tsv: key 'ernie-m' stands twice; remove one line"],
+    ),
+    (
+        "config/published/papers.tsv",
+        "\tERNIE-M\t",
+        "\tERNIE-M ",
+        ["config/published/papers.tsv, line 2: 2 cells for 3 columns; separate them by single tabs"],
     ),
 ]
 
@@ -379,6 +400,16 @@ def test_a_table_of_numbers_that_is_not_utf_8(tree):
     file = "config/published/ernie-m/table-01.csv"
     size = (tree / file).write_bytes((tree / file).read_bytes() + b"\xff\xfe")
     assert message(tree) == f"{file}: byte {size - 2} is not UTF-8; save the table as UTF-8"
+
+
+@pytest.mark.parametrize(
+    "file", ["languages.tsv", "datasets.tsv", "published/papers.tsv", "published/veco/table-04.csv"]
+)
+def test_what_a_spreadsheet_writes_before_the_first_column_is_no_part_of_its_name(tree, file):
+    """Three bytes that say UTF-8."""
+    path = tree / "config" / file
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    load_config(tree, {"scale": "mini"})
 
 
 @pytest.mark.parametrize(("file", "old", "new", "fragments"), WRONG, ids=[f"{w[0]}:{w[2][:24]!r}" for w in WRONG])

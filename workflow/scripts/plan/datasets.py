@@ -89,7 +89,7 @@ def read_table(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int
     """Yield (line number, cells in the order of `columns`); the file may have its columns in another order."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")  # which a spreadsheet writes first
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; run from the root of the repository or give its path") from None
     except UnicodeDecodeError as error:

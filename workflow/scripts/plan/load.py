@@ -195,7 +195,12 @@ PAPERS = "config/published/papers.tsv"
 
 
 def _papers(config: Config) -> dict[str, dict[str, str]]:
-    return {row["key"]: row for row in read_rows(config.root / PAPERS, ["key", "name", "citation"], PAPERS)}
+    papers: dict[str, dict[str, str]] = {}
+    for row in read_rows(config.root / PAPERS, ["key", "name", "citation"], PAPERS):
+        if row["key"] in papers:
+            raise UserError(f"{PAPERS}: key '{row['key']}' stands twice; remove one line")
+        papers[row["key"]] = row
+    return papers
 
 
 def paper_line(config: Config, key: str) -> dict[str, str]:

@@ -88,10 +88,9 @@ def _explain(error: Any, shown: str) -> str:
 
 def says_a_number(text: str) -> bool:
     try:
-        float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False
-    return True
 
 
 @cache
