@@ -31,6 +31,12 @@ def check_claims(claims: list[dict], runs: dict[str, dict], tasks: dict[str, dic
                 raise UserError(f"{where}, control: goes with 'better' and 'gap', and this is '{kinds[0]}'; remove it")
             check_known(claim["control"]["run"], runs, f"{where}, control.run", "run")
         links = links_of(claim, tasks)
+        if any(link.better == link.than for link in links):
+            raise UserError(f"{where}, {kinds[0]}: both sides are the same; name another run, setting or layer")
+        if "control" in claim and (other := claim["control"]["run"]) in [
+            claim[kinds[0]][side] for side in ("run", "than")
+        ]:
+            raise UserError(f"{where}, control.run: {other} is a side of the claim already; name a third run")
         check_published(claim["published"], kinds[0], len(links), f"{where}, published")
 
 
@@ -94,6 +100,8 @@ def check_published(published: dict, kind: str, links: int, where: str) -> None:
         raise UserError(
             f"{where}.difference: {len(differences(published))} numbers for {count} links; write one a link"
         )
+    if kind != "equal" and any(value is not None and value <= 0 for value in differences(published)):
+        raise UserError(f"{where}.difference: must be above 0, in favour of the claim; swap its sides, or mend it")
     if "better" in published and len(published.get("than", [])) != count:
         raise UserError(f"{where}.than: needs one entry for each of {count} links; null where none is printed")
     if ("better" in published) != ("than" in published) or ("cells" in published and "better" not in published):
