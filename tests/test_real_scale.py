@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from common.errors import UserError
 from common.yamlfiles import read_scale
@@ -135,6 +136,25 @@ def test_open_licences_leave_the_rest_out(repository, config):
     assert resolve_run(opened, "xlm")["data"] != resolve_run(config, "xlm")["data"]
     world = [load_config(repository, {"scale": "mini", "licences": each}) for each in ("any", "open")]
     assert all_needs(world[0]) == all_needs(world[1])
+
+
+def test_licences_of_the_command_line_reach_what_is_resolved_and_shown(tmp_path, repository):
+    """The plan alone would read other shards than the run file names, and the table would show scores of other text."""
+    tree = copy_tree(repository, tmp_path / "tree", own_reference=False)
+    table = "results/tables/parallax/methods.tex"
+    resolved = ["results/real/runs/xlm/run.yaml", "results/real/recipes/ud-pos/cross-lingual-transfer/xlm-r.yaml"]
+    chosen = ("--cores", "1", "--config", "scale=real", "engine=false", "licences=open")
+    snakemake(tree, *chosen, "--", *resolved)
+    opened = load_config(tree, {"scale": "real", "licences": "open"})
+    corpora = yaml.safe_load((tree / resolved[0]).read_text())["data"]
+    assert (
+        corpora
+        == resolve_run(opened, "xlm")["data"]
+        != resolve_run(load_config(tree, {"scale": "real"}), "xlm")["data"]
+    )
+    assert "tr" not in yaml.safe_load((tree / resolved[1]).read_text())["languages"]
+    snakemake(tree, *chosen, "scores_from=reference", "--", table)
+    assert "{\\pm" not in (tree / table).read_text()
 
 
 def test_a_licence_without_a_row_is_told_and_not_left_out(tmp_path, repository):

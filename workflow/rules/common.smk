@@ -264,13 +264,22 @@ def cleaning_overrides(wildcards, output):
     return json.dumps(PLAN.scale.get("cleaning", {}), sort_keys=True)
 
 
+PASSED_ON = ("papers", "items", "runs", "seeds", "scores_from", "licences", "claims")
+
+
 def settings_options(wildcards, output):
     """What the command line changed of config.yaml, for the scripts that read it too."""
     return [
         f"--override={key}={json.dumps(value)}"
         for key, value in plan.load.changed_settings(PLAN).items()
-        if key in ("papers", "items", "runs", "seeds", "scores_from")
+        if key in PASSED_ON
     ]
+
+
+def licences_option(wildcards, output):
+    """For the scripts that resolve, and take nothing else from config.yaml."""
+    changed = plan.load.changed_settings(PLAN)
+    return [f"--licences={changed['licences']}"] if "licences" in changed else []
 
 
 def site_options(wildcards, output):

@@ -26,9 +26,10 @@ rule resolve_recipe:
         runtime=resource("resolve_recipe", "runtime", 5),
     params:
         digest=recipe_digest,
+        licences=licences_option,
     shell:
         "python {input.script:q} --task {input.task:q} --setting {wildcards.setting:q} --recipe {wildcards.recipe:q} "
-        "--scale {input.scale:q} --out {output.recipe:q} > {log:q} 2>&1"
+        "--scale {input.scale:q} {params.licences:q} --out {output.recipe:q} > {log:q} 2>&1"
 
 
 rule finetune:

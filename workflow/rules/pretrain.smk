@@ -27,8 +27,10 @@ rule resolve_run:
         runtime=resource("resolve_run", "runtime", 5),
     params:
         digest=run_digest,
+        licences=licences_option,
     shell:
-        "python {input.script:q} --run {input.run:q} --scale {input.scale:q} --out {output.run:q} > {log:q} 2>&1"
+        "python {input.script:q} --run {input.run:q} --scale {input.scale:q} {params.licences:q} --out {output.run:q} "
+        "> {log:q} 2>&1"
 
 
 rule plan_sampling_run:

@@ -29,9 +29,10 @@ rule resolve_translator:
         runtime=resource("resolve_translator", "runtime", 5),
     params:
         digest=translator_digest,
+        licences=licences_option,
     shell:
         "python {input.script:q} --run {input.run:q} --task {input.task:q} --setting {wildcards.setting:q} "
-        "--scale {input.scale:q} --out {output.run:q} > {log:q} 2>&1"
+        "--scale {input.scale:q} {params.licences:q} --out {output.run:q} > {log:q} 2>&1"
 
 
 rule plan_sampling_translator:

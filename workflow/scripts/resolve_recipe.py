@@ -29,11 +29,12 @@ def main() -> None:
     parser.add_argument("--setting", required=True, help="one of the task's settings")
     parser.add_argument("--recipe", required=True, help="one of the task's recipes; an unknown one falls to `default`")
     parser.add_argument("--scale", required=True, type=Path, help="config/scales/<scale>.yaml")
+    parser.add_argument("--licences", choices=("any", "open"), help="in place of config/config.yaml's")
     parser.add_argument(
         "--out", required=True, type=Path, help="results/<scale>/recipes/<task>/<setting>/<recipe>.yaml"
     )
     arguments = parser.parse_args()
-    config = config_of(arguments.task, arguments.scale, "tasks")
+    config = config_of(arguments.task, arguments.scale, "tasks", arguments.licences)
     write_summed(arguments.out, render(config, arguments.task.stem, arguments.setting, arguments.recipe))
 
 

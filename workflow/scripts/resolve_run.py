@@ -26,9 +26,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True, type=Path, help="config/runs/<run>.yaml")
     parser.add_argument("--scale", required=True, type=Path, help="config/scales/<scale>.yaml")
+    parser.add_argument("--licences", choices=("any", "open"), help="in place of config/config.yaml's")
     parser.add_argument("--out", required=True, type=Path, help="results/<scale>/runs/<run>/run.yaml")
     arguments = parser.parse_args()
-    config = config_of(arguments.run, arguments.scale, "runs")
+    config = config_of(arguments.run, arguments.scale, "runs", arguments.licences)
     write_summed(arguments.out, render(config, arguments.run.stem))
 
 

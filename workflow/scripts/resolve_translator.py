@@ -29,9 +29,10 @@ def main() -> None:
     parser.add_argument("--task", required=True, type=Path, help="config/tasks/<task>.yaml, of kind translation")
     parser.add_argument("--setting", required=True, help="one of the task's settings")
     parser.add_argument("--scale", required=True, type=Path, help="config/scales/<scale>.yaml")
+    parser.add_argument("--licences", choices=("any", "open"), help="in place of config/config.yaml's")
     parser.add_argument("--out", required=True, type=Path, help="run.yaml to write")
     arguments = parser.parse_args()
-    config = config_of(arguments.run, arguments.scale, "runs")
+    config = config_of(arguments.run, arguments.scale, "runs", arguments.licences)
     write_summed(arguments.out, render(config, arguments.run.stem, arguments.task.stem, arguments.setting))
 
 

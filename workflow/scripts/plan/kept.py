@@ -51,14 +51,15 @@ def digest_of_all(root: Path, overrides: dict | None, settings: Path) -> str:
     return whole.hexdigest()
 
 
-def config_of(path: Path, scale: Path, folder: str) -> Config:
-    """The configuration that a file of config/<folder>/ belongs to, at the scale of config/scales/<scale>.yaml."""
+def config_of(path: Path, scale: Path, folder: str, licences: str | None = None) -> Config:
+    """The configuration that a file of config/<folder>/ belongs to, at the scale of config/scales/<scale>.yaml and with
+    the licences of a command line that says some."""
     root = path.resolve().parent.parent.parent
     if path.resolve().parent != root / "config" / folder:
         raise UserError(f"{path}: must lie in config/{folder} of the repository, where its neighbours are")
     if scale.resolve().parent != root / "config/scales":
         raise UserError(f"{scale}: must lie in config/scales of the same repository")
-    return kept_config(root, {"scale": scale.stem})
+    return kept_config(root, {"scale": scale.stem} | ({"licences": licences} if licences else {}))
 
 
 def _read(file: Path) -> Config | None:
