@@ -177,8 +177,10 @@ def test_weights_describe_themselves_and_are_equal_bytes(tmp_path):
     (tmp_path / "cut").write_bytes((tmp_path / "a").read_bytes()[:-10])
     with pytest.raises(UserError, match="cut: not a whole safetensors file"):
         load_encoder(tmp_path / "cut")
-    with pytest.raises(UserError, match="no such weights file"):
+    with pytest.raises(UserError, match="nowhere: no such file; give a file of weights"):
         load_encoder(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is a folder, and a file is needed; give a file of weights"):
+        load_encoder(tmp_path)
 
 
 def test_weights_are_loaded_without_torch_s_compiler(tmp_path, repository):

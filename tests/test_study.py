@@ -163,6 +163,13 @@ def test_a_step_that_saves_goes_on_and_one_that_fails_is_named(tmp_path, monkeyp
     assert study.carry_out(step, log, 5.5, study.Processes({})) is True
 
 
+def test_seeds_that_the_scale_does_not_have_are_refused(monkeypatch, repository):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["study", "--list", "--seeds", "1,77"])
+    with pytest.raises(UserError, match="--seeds: the scale has no 77; it has 1, 2, 3"):
+        study.main()
+
+
 def test_no_jobs_at_a_time_are_refused(monkeypatch, repository):
     monkeypatch.chdir(repository)
     monkeypatch.setattr(sys, "argv", ["study", "--jobs", "0", "--list"])

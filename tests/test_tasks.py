@@ -184,7 +184,7 @@ def test_broken_training_pairs_are_refused(lines, message):
 
 
 def test_an_unknown_task_is_refused_with_those_that_are_known():
-    with pytest.raises(UserError, match="task: 'xnly' is unknown; the tasks are bucc, .*, xnli, xquad"):
+    with pytest.raises(UserError, match=r"task: 'xnly' is unknown; the tasks are bucc, .*, xnli, xquad"):
         task_module("xnly")
 
 

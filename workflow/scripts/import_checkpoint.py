@@ -24,7 +24,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from common.errors import UserError, run_main
+from common.errors import UserError, run_main, why_no_file
 from common.identity import commit_id, run_hash
 from common.yamlfiles import read_resolved
 from engine.checkpoint import describe_model, save_weights
@@ -160,8 +160,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    if not path.exists():
-        raise UserError(f"{path}: no such file; download it again")
+    if not path.is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; download it again")
     if path.suffix == ".safetensors":
         try:
             with safe_open(path, framework="pt") as file:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.atomic import summed_path
+from common.atomic import check_sum, summed_path
 from common.errors import run_main
 from corpus.corpusio import (
     add_config_arguments,
@@ -35,11 +35,14 @@ def main() -> None:
     add_config_arguments(parser)
     args = parser.parse_args()
     thresholds = load_thresholds(args.config, "decontamination", args.overrides)
-    index = build_index(parse_tasks(args.task), thresholds)
+    tasks = parse_tasks(args.task)
+    for _, path in tasks:
+        check_sum(path, "delete it, and run again: what it lacks would be left in the corpus")
+    index = build_index(tasks, thresholds)
     if args.signatures:
         shingles = load_thresholds(args.config, "duplicates", args.overrides)
         with summed_path(args.signatures) as temporary, open(temporary, "wb") as stream:
-            np.save(stream, build_signatures(parse_tasks(args.task), thresholds, shingles))
+            np.save(stream, build_signatures(tasks, thresholds, shingles))
     with summed_path(args.out) as temporary, open(temporary, "wb") as stream:
         np.save(stream, index)
     print(f"{int(index[0, 2])} units, {len(index) - 1} windows")

@@ -382,6 +382,8 @@ def main() -> None:
     if args.seeds and not re.fullmatch(r"[0-9]+(,[0-9]+)*", args.seeds):
         raise UserError(f"--seeds {args.seeds}: give numbers joined by commas, such as 1,2")
     seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else config.seeds
+    if unknown := sorted({*seeds} - {*config.seeds}):
+        raise UserError(f"--seeds: the scale has no {unknown[0]}; it has {', '.join(map(str, config.seeds))}")
     tasks = args.tasks.split(",") if args.tasks else None
     for task in tasks or []:
         if task not in config.tasks:

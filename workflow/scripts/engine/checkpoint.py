@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from common.atomic import atomic_path, sha256_of, told
-from common.errors import UserError
+from common.errors import UserError, why_no_file
 from common.typed import build
 from engine.dist import cut_like, whole
 from engine.model import Encoder, shapes_alone
@@ -84,8 +84,8 @@ def load_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             if known := metadata.pop(SHA256, None):
                 check_own_sum(path, known)
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such weights file") from None
+    except OSError:  # safetensors' own: it names no file, nor says that a folder is none
+        raise UserError(f"{path}: {why_no_file(path)}; give a file of weights") from None
     except (SafetensorError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error}); delete it and make it again") from None
 

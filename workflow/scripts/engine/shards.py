@@ -117,6 +117,11 @@ def write_shard(
 # Reading
 
 
+def again(manifest: Path) -> str:
+    """The workflow knows of a shard by its manifest alone."""
+    return f"delete {manifest} and encode the shard again: the same call does"
+
+
 def read_manifest(path: str | Path) -> dict:
     path = Path(path)
     try:
@@ -124,28 +129,28 @@ def read_manifest(path: str | Path) -> dict:
     except FileNotFoundError:
         raise UserError(f"{path}: no such shard; run encode_corpus, or correct the path") from None
     except ValueError as error:
-        raise UserError(f"{path}: not a shard manifest ({error}); encode the shard again") from None
+        raise UserError(f"{path}: not a shard manifest ({error}); {again(path)}") from None
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
-        raise UserError(f"{path}, key version: expected {VERSION}; encode the shard again")
+        raise UserError(f"{path}, key version: expected {VERSION}; {again(path)}")
     keys = ("kind", "dtype", "documents", "sentences", "tokens", "vocabulary_size", "vocabulary_sha256", "files")
     if missing := [key for key in keys if key not in manifest]:
-        raise UserError(f"{path}, key {missing[0]}: missing; encode the shard again")
+        raise UserError(f"{path}, key {missing[0]}: missing; {again(path)}")
     return manifest
 
 
 def _map(path: Path, manifest: dict, array: str, dtype: np.dtype, length: int, verify: bool) -> np.ndarray:
     file = array_path(path, array)
     if not file.exists():
-        raise UserError(f"{file}: missing beside {path.name}; encode the shard again")
+        raise UserError(f"{file}: missing beside {path.name}; {again(path)}")
     size, recorded = file.stat().st_size, manifest["files"][array]
     if size != recorded["bytes"] or size != length * dtype.itemsize:
         raise UserError(
             f"{file}: {size} bytes, but the manifest says {recorded['bytes']} ({length} entries of {dtype.name}); "
-            "encode the shard again"
+            f"{again(path)}"
         )
     if verify and (digest := sha256_of(file)) != recorded["sha256"]:
         raise UserError(
-            f"{file}: sha256 is {digest}, but the manifest says {recorded['sha256']}; encode the shard again"
+            f"{file}: sha256 is {digest}, but the manifest says {recorded['sha256']}; {again(path)}"
         )
     # an empty file cannot be mapped
     return np.memmap(file, dtype, "r", shape=(length,)) if length else np.zeros(0, dtype)
@@ -182,7 +187,7 @@ def open_shard(path: str | Path, vocabulary_sha256: str | None = None, verify: b
         ("documents", shard.documents, manifest["sentences"]),
     ):
         if offsets[0] != 0 or offsets[-1] != last:
-            raise UserError(f"{array_path(path, array)}: does not reach from 0 to {last}; encode the shard again")
+            raise UserError(f"{array_path(path, array)}: does not reach from 0 to {last}; {again(path)}")
     return shard
 
 
