@@ -536,6 +536,28 @@ def test_a_pretraining_that_was_fine_tuned_once_lacks_nothing(repository, scores
     assert notes([xnli]) == ["4 of 6 seeds have a score; seeds 8, 9: not run, or training diverged."]
 
 
+def test_one_pretraining_that_is_evaluated_five_times_is_told(repository, scores):
+    """At scale small and paper: nothing is fine-tuned for retrieval, so its five scores are one."""
+    english = [made_up.entry("de", 60.0)]
+    for seed in (1, 2, 3):
+        made_up.write_score(scores, "xlm-r", "xnli", "cross-lingual-transfer", seed, english, rule="en_dev")
+        made_up.write_score(scores, "xlm-r", "bucc", "zero-shot-retrieval", seed, english)
+    bucc = {"task": "bucc", "metric": "accuracy", "languages": ["de"], "setting": "zero-shot-retrieval"}
+    settings = {"xnli": ("cross-lingual-transfer",), "bucc": ("zero-shot-retrieval",)}
+    context = made_up.make_context(repository, scores, tasks=settings, seeds=(1, 2, 3))
+    scale = {key: value for key, value in context.config.scale.items() if key != "fine_tunings"} | {"pretrain_seeds": 1}
+    tasks = {**context.config.tasks}
+    tasks |= {"bucc": {**tasks["bucc"], "settings": {"zero-shot-retrieval": {"train": []}}}}
+    context = dataclasses.replace(context, config=dataclasses.replace(context.config, scale=scale, tasks=tasks))
+    table = build(small_spec(columns=[XNLI | {"languages": ["de"]}, bucc]), context)
+    words = (
+        "bucc zero-shot-retrieval: 3 seeds are 1 pre-training evaluated again, for nothing is fine-tuned: the "
+        "deviation says nothing."
+    )
+    [row] = [row for row in table.rows if row.run == "xlm-r"]
+    assert row_notes(row, table) == [words]
+
+
 def test_with_reference_scores_too_a_lost_seed_is_told(repository, tmp_path):
     """The plan leaves out files that the repository does not have; a row still knows how many seeds there should be."""
     settings = ["scores_from=reference", "seeds=[1,2,3]", "items=[ernie-m/table-01]"]

@@ -149,9 +149,7 @@ def _map(path: Path, manifest: dict, array: str, dtype: np.dtype, length: int, v
             f"{again(path)}"
         )
     if verify and (digest := sha256_of(file)) != recorded["sha256"]:
-        raise UserError(
-            f"{file}: sha256 is {digest}, but the manifest says {recorded['sha256']}; {again(path)}"
-        )
+        raise UserError(f"{file}: sha256 is {digest}, but the manifest says {recorded['sha256']}; {again(path)}")
     # an empty file cannot be mapped
     return np.memmap(file, dtype, "r", shape=(length,)) if length else np.zeros(0, dtype)
 

@@ -126,7 +126,25 @@ def row_notes(row: Row, table: Table) -> list[str]:
             f"At this scale {row.run} is {row.canonical}: data, model, objectives and schedule are equal, "
             "so both show the same scores."
         )
-    return notes + chosen_layers(row) + lacking_seeds(row, table) + seeds_that_learnt_nothing(row)
+    return (
+        notes
+        + chosen_layers(row)
+        + trainings_seen_again(row)
+        + lacking_seeds(row, table)
+        + seeds_that_learnt_nothing(row)
+    )
+
+
+def trainings_seen_again(row: Row) -> list[str]:
+    """Without fine-tuning two seeds of one pre-training have one score: its deviation is none."""
+    by_numbers: dict[tuple[int, int], list[str]] = {}
+    for (task, setting), numbers in row.again.items():
+        by_numbers.setdefault(numbers, []).append(f"{task} {setting}")
+    return [
+        f"{', '.join(names)}: {seeds} seeds are {trainings} pre-training{'s' if trainings > 1 else ''} evaluated "
+        "again, for nothing is fine-tuned: the deviation says nothing."
+        for (seeds, trainings), names in by_numbers.items()
+    ]
 
 
 def chosen_layers(row: Row) -> list[str]:
