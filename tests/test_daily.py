@@ -1,5 +1,6 @@
 """What a person meets at the terminal: one line for a mistake, a failure's cause last, a run watched from outside."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -17,7 +18,9 @@ import pytest
 import afterwards
 import status
 from common.errors import UserError
+from engine.options import DESCRIPTIONS
 from plan.load import load_config
+from plan.objectives import OBJECTIVE_DATA
 from plan.words import described, named_targets, unknown_target, what_this_is
 from trees import copy_tree
 from watch import events, terminal
@@ -396,8 +399,30 @@ def test_a_run_whose_changes_a_scale_overrides_is_told(repository, tmp_path):
     assert "config/scales/mini.yaml, run_overrides or objective_overrides." in words
     for asked in ({}, {"runs": "all"}):  # not by name: of a person's own runs alone
         assert what_this_is(load_config(tmp_path, asked)).count("is not trained again") == 1
-    (tmp_path / "config/runs/mine.yaml").write_text(run + "objective_overrides: {tlm: {weight: 2.0}}\n")
-    assert " here, and" not in what_this_is(load_config(tmp_path, {"runs": ["mine"]}))
+    own = "objective_overrides: {tlm: {weight: 2.0, mask: {rate: 0.4}}, mmlm: {mask: {rate: 0.3}}}\n"
+    (tmp_path / "config/runs/mine.yaml").write_text(run + own)
+    words = what_this_is(load_config(tmp_path, {"runs": ["mine", "ernie-m-base"]}))
+    assert " here, and" not in words and words.count("in place of") == 3
+    assert (
+        " mine: config/scales/mini.yaml has optimizer.peak_lr 0.005 in place of 0.001, schedule.warmup_steps 200 in "
+        "place of 123, tlm.mask.rate 0.3 in place of 0.4."
+    ) in words
+    assert "in place of" not in what_this_is(load_config(tmp_path, {"runs": ["xlm", "ernie-m-base"]}))
+
+
+def test_an_objective_that_a_scale_does_not_know_is_told(repository, tmp_path, monkeypatch):
+    """Others are masked more there: beside them it would look worse, or better, for that alone."""
+    shutil.copytree(repository / "config", tmp_path / "config")
+    objective = "{name: flat, weight: 1.0, mask: {rate: 0.15, mask: 0.8, random: 0.1, keep: 0.1}}"
+    run = f"name: mine\nextends: xlm-r\nobjectives: [{objective}]\n"
+    (tmp_path / "config/runs/mine.yaml").write_text(run)
+    about = dataclasses.replace(DESCRIPTIONS["mmlm"])
+    monkeypatch.setitem(DESCRIPTIONS, "flat", about)
+    monkeypatch.setitem(OBJECTIVE_DATA, "flat", "mono")
+    words = what_this_is(load_config(tmp_path, {"runs": ["mine", "xlm-r"]}))
+    assert (
+        " mine: flat is as its file says, and others are as config/scales/mini.yaml says, objective_overrides."
+    ) in words
 
 
 def test_a_run_that_nothing_shows_is_told(repository):

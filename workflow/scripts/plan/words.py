@@ -30,6 +30,7 @@ def what_this_is(config: Config) -> str:
             f" {run} is {parent} here, and is not trained again: what it changes is nothing, or has another value in "
             f"config/scales/{config.scale_name}.yaml, run_overrides or objective_overrides."
         )
+    words += "".join(what_the_scale_makes_of(config, run) for run in own_runs(config))
     if config.scale_name == "paper":
         return words
     if config.has_world and not config.scale.get("warning"):
@@ -57,6 +58,44 @@ def runs_that_are_their_parent(config: Config) -> dict[str, str]:
         ):
             found[run] = parent
     return found
+
+
+def own_runs(config: Config) -> list[str]:
+    """A person's own, of those that were asked for, that are trained here as themselves."""
+    asked = config.settings.get("runs") or "all"
+    parents = runs_that_are_their_parent(config)
+    own = [run for run in runs_of_no_paper(config) if run in config.pretrained and run not in parents]
+    return [run for run in own if asked == "all" or run in asked]
+
+
+def what_the_scale_makes_of(config: Config, run: str) -> str:
+    """What a person wrote of a run and the scale has otherwise; and an objective that the scale does not know, beside
+    others that it changes."""
+    scale, shown = config.scale, f"config/scales/{config.scale_name}.yaml"
+    changes = scale.get("objective_overrides", {})
+    written = read_yaml(config.root / f"config/runs/{run}.yaml", f"config/runs/{run}.yaml")
+    objectives = {one["name"]: one for one in written.get("objectives", ())} | written.get("objective_overrides", {})
+    pairs = [("", written, scale.get("run_overrides", {}))]
+    pairs += [(f"{name}.", own, changes[name]) for name, own in objectives.items() if own and name in changes]
+    replaced = [words for prefix, own, change in pairs for words in _replaced(own, change, prefix)]
+    said = f" {run}: {shown} has {', '.join(replaced)}." if replaced else ""
+    of_papers = set(config.runs) - set(runs_of_no_paper(config))
+    known = {*changes, *(one["name"] for name in of_papers for one in config.runs[name].get("objectives", ()))}
+    new = [one["name"] for one in config.runs[run]["objectives"] if one["name"] not in known]
+    if changes and new:
+        said += f" {run}: {', '.join(new)} is as its file says, and others are as {shown} says, objective_overrides."
+    return said
+
+
+def _replaced(own: dict, change: dict, prefix: str) -> list[str]:
+    """The keys of both that have another value, as the scale has them."""
+    found = []
+    for key in own.keys() & change.keys():
+        if isinstance(own[key], dict) and isinstance(change[key], dict):
+            found += _replaced(own[key], change[key], f"{prefix}{key}.")
+        elif own[key] != change[key]:
+            found.append(f"{prefix}{key} {change[key]} in place of {own[key]}")
+    return sorted(found)
 
 
 def runs_of_no_paper(config: Config) -> list[str]:
