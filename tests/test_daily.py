@@ -19,6 +19,7 @@ import afterwards
 import status
 from common.errors import UserError
 from engine.options import DESCRIPTIONS
+from plan import check
 from plan.load import load_config
 from plan.objectives import OBJECTIVE_DATA
 from plan.words import described, named_targets, unknown_target, what_this_is
@@ -366,6 +367,18 @@ def test_a_cause_of_several_lines_is_one_with_its_mend(tmp_path):
 
 def test_a_job_that_was_killed_says_what_to_do(tmp_path):
     (tmp_path / "empty.log").write_text("")
+    broken = (
+        'Traceback (most recent call last):\n  File "{}", line 12, in <module>\n  File "torch/x.py", line 3, in f\n'
+    )
+    broken = broken.format("/home/me/parallax/workflow/scripts/engine/objectives/flat.py")
+    broken += "TypeError: Objective.__init__() got an unexpected keyword argument 'prepair'\n"
+    (tmp_path / "broken.log").write_text(broken)
+    words = "error: TypeError: Objective.__init__() got an unexpected keyword argument 'prepair' "
+    words += "(workflow/scripts/engine/objectives/flat.py, line 12)"
+    assert events.cause(events.Job(1, "pretrain", {}, [str(tmp_path / "broken.log")])) == words
+    (tmp_path / "broken.log").write_text(f"{broken}error: this is a fault of Parallax, or\n")
+    said = events.cause(events.Job(1, "pretrain", {}, [str(tmp_path / "broken.log")]))
+    assert said == f"{words}; this is a fault of Parallax, or"
     assert "want of memory" in events.cause(events.Job(1, "pretrain", {}, [str(tmp_path / "empty.log")]))
 
 
@@ -416,9 +429,18 @@ def test_an_objective_that_a_scale_does_not_know_is_told(repository, tmp_path, m
     objective = "{name: flat, weight: 1.0, mask: {rate: 0.15, mask: 0.8, random: 0.1, keep: 0.1}}"
     run = f"name: mine\nextends: xlm-r\nobjectives: [{objective}]\n"
     (tmp_path / "config/runs/mine.yaml").write_text(run)
-    about = dataclasses.replace(DESCRIPTIONS["mmlm"])
-    monkeypatch.setitem(DESCRIPTIONS, "flat", about)
+    real, names = check.names_in, dict.fromkeys(("OBJECTIVES", "PASSES"), tuple(DESCRIPTIONS))
+    monkeypatch.setattr(check, "names_in", lambda file, table: names.get(table) or real(file, table))
+    monkeypatch.setitem(DESCRIPTIONS, "flat", dataclasses.replace(DESCRIPTIONS["mmlm"], form="block"))
     monkeypatch.setitem(OBJECTIVE_DATA, "flat", "mono")
+    for table in names:
+        told = rf"^config/runs/mine\.yaml, objectives\[0\]: 'flat' is not in {table} of \S+; add it there"
+        with pytest.raises(UserError, match=told):
+            load_config(tmp_path)
+        names[table] = tuple(DESCRIPTIONS)
+    with pytest.raises(UserError, match="DESCRIPTIONS, 'flat': unknown form 'block'; did you mean 'blocks'"):
+        load_config(tmp_path)
+    monkeypatch.setattr(check, "check_declared", lambda *_: None)
     words = what_this_is(load_config(tmp_path, {"runs": ["mine", "xlm-r"]}))
     assert (
         " mine: flat is as its file says, and others are as config/scales/mini.yaml says, objective_overrides."

@@ -10,6 +10,7 @@ from pathlib import Path
 from common.errors import UserError
 from common.pairs import pair_with_english
 from common.yamlfiles import check_known
+from engine.options import DESCRIPTIONS
 from plan.checkpoints import HUB, WEIGHTS, checkpoint_ids
 from plan.config import COMMAND_LINE, Config
 from plan.datasets import bitext_ids, mono_ids
@@ -62,6 +63,24 @@ def rule_scripts() -> frozenset[str]:
     """The scripts that rules run: a rule's resources stand under the name of its script."""
     text = "".join(path.read_text(encoding="utf-8") for path in RULES.glob("*.smk"))
     return frozenset(re.findall(r"workflow/scripts/(\w+)\.py", text))
+
+
+@cache
+def names_in(file: str, table: str) -> tuple[str, ...]:
+    """The names in a table of a module of workflow/scripts that takes longer to load than all of the plan."""
+    text = (RULES.parent / "scripts" / file).read_text(encoding="utf-8")
+    listed = re.search(rf"^{table}(?:: .*?)? = \{{$(.*?)^\}}$", text, re.MULTILINE | re.DOTALL)
+    return tuple(re.findall(r'^    "([\w-]+)": ', listed[1], re.MULTILINE))
+
+
+def check_declared(objective: str, where: str) -> None:
+    """Who adds an objective names it in four places; its training would tell, after all that it rests on."""
+    for file, table in (("engine/objectives/__init__.py", "OBJECTIVES"), ("engine/cost.py", "PASSES")):
+        if objective not in names_in(file, table):
+            raise UserError(f"{where}: '{objective}' is not in {table} of workflow/scripts/{file}; add it there")
+    about, shown = DESCRIPTIONS[objective], f"workflow/scripts/engine/options.py, DESCRIPTIONS, '{objective}'"
+    check_known(about.data, ("mono", "bitext"), shown, "kind of data")
+    check_known(about.form, names_in("engine/forms.py", "FORMS"), shown, "form")
 
 
 def check_scale(config: Config, schemas: Schemas, shown: str) -> None:
@@ -198,6 +217,7 @@ def _check_pretraining(config: Config, name: str) -> None:
     check_recipe_name(config, run["finetune_recipe"], f"{shown}, finetune_recipe")
     for index, objective in enumerate(run["objectives"]):
         where = f"{shown}, objectives[{index}]"
+        check_declared(objective["name"], where)
         kind = OBJECTIVE_DATA[objective["name"]]
         if kind not in data:
             raise UserError(

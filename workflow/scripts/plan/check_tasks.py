@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from pathlib import Path
 
 from common.errors import UserError
 from common.yamlfiles import check_known, read_yaml
 from plan import compare_specs, figure_specs
-from plan.check import located
+from plan.check import located, names_in
 from plan.config import Config
 from plan.datasets import bitext_ids
 from plan.printed import printed_models
 from plan.recipes import ENCODER_KINDS, PARTS, expand_datasets, task_languages, train_languages
 from plan.translators import pair_of
-
-TASK_MODULES = Path(__file__).parent.parent / "tasks/known.py"
 
 
 def check_task(config: Config, name: str) -> None:
@@ -24,7 +20,8 @@ def check_task(config: Config, name: str) -> None:
     for index, code in enumerate(task["languages"]):
         check_known(code, config.languages, f"{shown}, languages[{index}]", "language")
     _check_translation(config, name)
-    check_known(name, task_modules(), f"{shown}, task", "module of a task in workflow/scripts/tasks/known.py")
+    modules = names_in("tasks/known.py", "TASKS")
+    check_known(name, modules, f"{shown}, task", "module of a task in workflow/scripts/tasks/known.py")
     check_known(task["metric"], task["metrics"], f"{shown}, metric", "metric of this task")
     if sorted(task["chance"]) != sorted(task["metrics"]):
         raise UserError(
@@ -87,13 +84,6 @@ def check_task(config: Config, name: str) -> None:
         by_part = dict.fromkeys(PARTS, task_languages(config, name)) | {"train": ["en"], "dev": ["en"]}
         for key, id_ in expand_datasets(config, overrides["datasets"], by_part, changed).items():
             check_known(id_, config.datasets, f"{changed}.datasets.{key}", "dataset")
-
-
-@cache
-def task_modules() -> tuple[str, ...]:
-    """The tasks of tasks/known.py, whose modules take longer to load than all of the plan."""
-    listed = re.search(r"^TASKS = \{$(.*?)^\}$", TASK_MODULES.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return tuple(re.findall(r'"([\w-]+)": ', listed[1]))
 
 
 def _check_layer(recipe: dict, where: str) -> None:

@@ -211,9 +211,12 @@ def cause(job: Job) -> str:
         ours = [number for number, line in enumerate(lines) if line.startswith("error: ")]
         if ours:  # a message of several lines says where, then why, then the mend
             more = takewhile(lambda line: line.startswith(("  ", "to mend: ")), lines[ours[0] + 1 :])
-            return plain("; ".join([lines[ours[0]], *(line.strip() for line in more)]))
+            said = plain("; ".join([lines[ours[0]], *(line.strip() for line in more)]))
+            if not (place := where_it_broke(lines[: ours[0]])):
+                return said
+            return f"error: {plain(lines[ours[0] - 1].strip())}{place}; {said.removeprefix('error: ')}"
         if lines:
-            last = lines[-1].strip()
+            last = lines[-1].strip() + where_it_broke(lines)
             if last.startswith("ModuleNotFoundError: "):  # after `make demo` alone, or in a Python of one's own
                 last += "; `make setup` installs all of requirements.lock"
             return f"error: {last}"
@@ -221,6 +224,12 @@ def cause(job: Job) -> str:
         "error: it ended without a word. Killed, perhaps for want of memory: give it more under `resources` of the "
         "scale, or run fewer jobs at once (CORES=1 make)"
     )
+
+
+def where_it_broke(lines: list[str]) -> str:
+    """The last of our files in a traceback, which may be one that a person wrote or changed."""
+    frames = [re.match(r'\s+File "(?:.*/)?(workflow/scripts/[^"]+)", line (\d+)', line) for line in lines]
+    return next((f" ({frame[1]}, line {frame[2]})" for frame in reversed(frames) if frame), "")
 
 
 def short_line(state: State, known: dict[str, float], now: float | None = None) -> str:
