@@ -217,7 +217,7 @@ def test_the_language_of_a_file_by_hand_is_that_of_its_context(tmp_path):
             check_language("mlqa", language, path, "predictions")
 
 
-def test_bad_predictions_are_named(tmp_path):
+def test_bad_predictions_are_named(tmp_path, capsys):
     gold = squad.parse_squad(json.dumps(squad_json()).encode(), "gold", "en")
     path = tmp_path / "test-en.json"
     for text, message in (
@@ -230,4 +230,7 @@ def test_bad_predictions_are_named(tmp_path):
         with pytest.raises(UserError, match=message):
             squad.read_predictions(path, gold)
     squad.write_predictions(path, {"q1": "cat"})
-    assert squad.read_predictions(path, gold) == {"q1": "cat"}
+    assert squad.read_predictions(path, gold) == {"q1": "cat"} and not capsys.readouterr().err
+    squad.write_predictions(path, {})
+    assert squad.read_predictions(path, gold) == {}
+    assert capsys.readouterr().err == f"{path}: no answer to 1 of 1 questions: each counts as wrong\n"

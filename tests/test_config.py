@@ -449,6 +449,8 @@ def test_an_objective_without_data_at_this_scale(tree):
 
 def test_the_command_line_is_named_when_it_is_wrong(tree):
     assert message(tree, seeds=["one"]).startswith("--config (or --configfile), seeds[0]: must be a whole number")
+    assert message(tree, seeds=["-1"]) == "--config (or --configfile), seeds[0]: must be at least 1, is -1"
+    assert message(tree, runs=["xlm", "xlm"]) == "--config (or --configfile), runs: 'xlm' is named twice; remove one"
     assert "unknown key" in message(tree, sclae="mini")
     assert "did you mean 'small'?" in message(tree, scale="smal")
 
@@ -646,6 +648,7 @@ def test_a_run_and_a_table_of_ones_own_are_written_checked_and_taken_back(tree, 
         (("run", "Mine!", "--from", "xlm-r"), "small letters"),
         (("table", "table-01", "--runs", "xlm-r"), "folder/table"),
         (("table", "my/table", "--runs", "xlm-r", "--tasks", "xlni"), "unknown task 'xlni'; did you mean 'xnli'"),
+        (("table", "my/table", "--runs", "xlm-r", "xlm-r"), "RUNS: xlm-r is named twice; remove one"),
     ):
         with pytest.raises(UserError, match=says):
             call(*words)

@@ -573,12 +573,23 @@ def with_run(tokenizer, vocabulary, tmp_path, repository) -> Iterator:
         (tmp_path / scale).mkdir()
         trained(name, tokenizer, tmp_path / scale / "model.safetensors")
         config = load_config(repository, {"scale": scale})
-        (tmp_path / scale / "run.yaml").write_text(yaml.safe_dump(resolve_run(config, name)))
+        resolved = resolve_run(config, name) | {"run_hash": "0123456789abcdef"}
+        (tmp_path / scale / "run.yaml").write_text(yaml.safe_dump(resolved))
         given = ["--run-file", tmp_path / scale / "run.yaml", "--scale", repository / f"config/scales/{scale}.yaml"]
         path = tmp_path / scale / "model.safetensors"
         return front_matter(export(tmp_path / scale / "out", path, vocabulary, *given, *more))
 
     return make
+
+
+def test_a_run_file_that_the_weights_are_not_of_is_refused(tokenizer, vocabulary, tmp_path, repository):
+    """That of config/runs has the languages and corpora of the paper: a card would claim them of a toy."""
+    path = tmp_path / "model.safetensors"
+    trained("xlm-r", tokenizer, path)
+    with pytest.raises(
+        UserError, match=r"xlm-r\.yaml: is not what \S+ was trained by .* give the run\.yaml in its folder"
+    ):
+        export(tmp_path / "out", path, vocabulary, "--run-file", repository / "config/runs/xlm-r.yaml")
 
 
 def test_the_card_names_the_licence_of_each_corpus(with_run, repository):

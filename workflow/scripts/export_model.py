@@ -22,6 +22,7 @@ from torch import Tensor
 
 from common.atomic import atomic_folder, write_json, write_text
 from common.errors import UserError, run_main
+from common.identity import run_hash
 from common.yamlfiles import read_yaml
 from engine.checkpoint import described_model, load_weights, save_weights
 from engine.formats import FORMATS
@@ -158,10 +159,17 @@ def read_source(path: Path, vocabulary: Path) -> Source:
 
 
 def check_run(source: Source, path: Path | None) -> None:
-    name = read_yaml(path, str(path)).get("name") if path else None
-    own = source.metadata.get("run")
+    """A card tells of the data and the method that the run file names: it must be that of these weights, resolved."""
+    values = read_yaml(path, str(path)) if path else {}
+    name, own = values.get("name"), source.metadata.get("run")
     if name and own and name != own:
         raise UserError(f"{path}: is run {name}, but {source.path} is of run {own}; give its run file")
+    known = source.metadata.get("run_hash")
+    if name and known and known != (found := values.get("run_hash") or run_hash(values)[:16]):
+        raise UserError(
+            f"{path}: is not what {source.path} was trained by (run_hash {found}, the weights say {known}); give the "
+            "run.yaml in its folder of results/<scale>/runs/"
+        )
 
 
 def modules_to_write(source: Source, kind: str | None) -> set[str]:

@@ -69,6 +69,9 @@ def new_table(root: Path, name: str, runs: list[str], tasks: list[str]) -> tuple
     """A column shows a task's own metric in the first of its settings."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9-]*", name):
         raise UserError(f"NAME={name}: write folder/table, in small letters, digits and hyphens: mine/table-01")
+    for what, names in (("RUNS", runs), ("TASKS", tasks)):
+        if twice := next((own for own in names if names.count(own) > 1), None):
+            raise UserError(f"{what}: {twice} is named twice; remove one")
     for run in runs:
         check_known(run, (path.stem for path in (root / "config/runs").glob("*.yaml")), "RUNS", "run")
     folder, item = name.split("/")

@@ -107,7 +107,7 @@ def _typed(value: Any) -> Any:
         return None
     if value in ("true", "false"):
         return value == "true"
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,18}", value):
         return int(value)
     return value
 

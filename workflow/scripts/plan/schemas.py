@@ -80,6 +80,8 @@ def _explain(error: Any, shown: str) -> str:
         return f"{where}: '{twice}' is named twice; remove one"
     if error.validator in ("anyOf", "oneOf"):
         about = schema.get("description")
+        if twice := next((inner for inner in error.context if inner.validator == "uniqueItems"), None):
+            return _explain(twice, shown)
         if about:
             return f"{where}: {json.dumps(value, ensure_ascii=False, default=str)} is not right here: {about}"
         return _explain(max(error.context, key=lambda inner: len(inner.absolute_path)), shown)

@@ -4,6 +4,7 @@ A prediction file is a JSON object {id: answer}, as XTREME's submissions have it
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,8 @@ def read_predictions(path: str | Path, gold: Sequence[Question]) -> dict[str, st
     for name in found:
         if name not in known:
             raise UserError(f"{path}, id {name}: no question of the gold file; the answers are for another split")
+    if missing := len(known) - len(found):
+        print(f"{path}: no answer to {missing} of {len(known)} questions: each counts as wrong", file=sys.stderr)
     return found
 
 
