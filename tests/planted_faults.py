@@ -105,6 +105,18 @@ FAULTS = (
           "        distributed.all_reduce(flat)\n", "", "pretrain"),
     fault("a decoder's blocks for nothing in the cost", "engine/cost.py",
           "block += 8 * h * h + 4 * s * h if own.cross else 0", "block += 0", "cost"),
+    # what the plan passes on
+    fault("licences of the command line that a script does not hear", "resolve_run.py",
+          'arguments.scale, "runs", arguments.licences)', 'arguments.scale, "runs")', "real_scale"),
+    fault("a damaged test file that is indexed", "index_eval_sets.py",
+          '        check_sum(path, "delete it, and run again: what it lacks would be left in the corpus")\n',
+          "        pass\n", "wrong_gold"),
+    fault("a lead below zero in a claim", "plan/check_claims.py",
+          "value is not None and value <= 0 for value", "value is not None and value <= -1000 for value", "claims"),
+    fault("a run file that the weights are not of", "export_model.py",
+          "if name and known and known != (found", "if False and known != (found", "export"),
+    fault("seeds of one pre-training as if of several", "report/tables.py",
+          "if not trains(context.config, *key) and len(trainings) < len(results.by_seed):", "if False:", "tables"),
     # translation
     fault("no length penalty", "engine/beam.py", "score / length**penalty", "score", "beam"),
     fault("an end from outside the beam", "engine/beam.py", "elif rank < beam:", "else:", "beam"),

@@ -288,6 +288,18 @@ def test_what_a_run_does_can_be_read_from_its_events(watch, tmp_path):
     assert "measured here" not in shown, "its steps say how long it takes"
 
 
+def test_what_ran_when_a_run_was_stopped_does_not_run(tmp_path, monkeypatch):
+    job = events.Job(1, "finetune", {}, [])
+    state = events.State(scale="mini", totals={"finetune": 2}, running={1: job}, ended="stopped")
+    assert "finetune 0/2" in "\n".join(said := status.lines(state, 0.0)) and not [
+        one for one in said if "running" in one
+    ]
+    monkeypatch.setattr("sys.argv", ["status.py", "--events", str(tmp_path / "other.txt")])
+    (tmp_path / "other.txt").write_text("# Parallax\n")
+    with pytest.raises(UserError, match=r"other\.txt: holds no event of a run yet"):
+        status.main()
+
+
 def test_a_run_that_is_finished_says_what_to_open_and_one_that_was_killed_to_unlock(tmp_path, monkeypatch):
     monkeypatch.setattr(status, "LOCKS", tmp_path)
     state = events.State(scale="mini", totals={"make_site": 1}, done={"make_site": 1}, ended="done")

@@ -165,20 +165,6 @@ def test_paths_of_gold_predictions_and_archives_that_nobody_can_read(capsys, mon
         assert words in message(capsys, monkeypatch, index_eval_sets.main, *tasks)
 
 
-def test_a_test_file_that_was_changed_since_its_download_is_not_indexed(capsys, monkeypatch, tmp_path):
-    """Its sentences would stay in the corpus, and only the scores say so, after the training."""
-    path, out = tmp_path / "test.txt", tmp_path / "out.npy"
-    path.write_text("Ein Satz .\n" * 3)
-    atomic.keep_sum(path, atomic.sha256_of(path))
-    path.write_text("Ein Satz .\n")
-    said = message(capsys, monkeypatch, index_eval_sets.main, "--task", f"text={path}", "--out", out)
-    assert (
-        said.startswith(f"error: {path}: not as it was written")
-        and "delete it, and run again" in said
-        and not out.exists()
-    )
-
-
 def test_paths_that_nobody_can_write(bad_paths):
     os.seteuid(os.getuid())  # the rights are tried in tests/test_faults.py
     folder = bad_paths["is a folder"]

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import index_eval_sets
 import score
 from archives import WHOLE, word, write_tar, xnli_row, xnli_zip
+from common.atomic import keep_sum, sha256_of
 from common.errors import UserError
 from corpus import eval_index
 from engine import bleu
@@ -182,6 +184,18 @@ def test_the_sum_of_a_treebank_archive_is_looked_at_by_the_index_too(tmp_path):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[len(whole) + place + 1 :])
         with pytest.raises(UserError, match="not a whole tar archive"):
             list(eval_index.read_ud(path))
+
+
+def test_a_test_file_that_was_changed_since_its_download_is_not_indexed(tmp_path, monkeypatch):
+    """Its sentences would stay in the corpus, and only the scores say so, after the training."""
+    path, out = tmp_path / "test.txt", tmp_path / "out.npy"
+    path.write_text("Ein Satz .\n" * 3)
+    keep_sum(path, sha256_of(path))
+    path.write_text("Ein Satz .\n")
+    monkeypatch.setattr("sys.argv", ["index_eval_sets.py", "--task", f"text={path}", "--out", str(out)])
+    with pytest.raises(UserError, match=r"test\.txt: not as it was written .*; delete it, and run again"):
+        index_eval_sets.main()
+    assert not out.exists()
 
 
 def test_gold_that_unpacks_to_more_than_any_memory_is_refused(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def lines(state: State, now: float) -> list[str]:
     going = not state.ended and alive(state)
     shown = [heading(state, going, now)]
     at_work: dict[str, int] = {}
-    for job in state.running.values():
+    for job in state.running.values() if going else ():
         at_work[job.rule] = at_work.get(job.rule, 0) + 1
     for stage, rules in by_stage(state.totals).items():
         done = sum(state.done.get(rule, 0) for rule in rules)
@@ -90,7 +90,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.events.exists():
         raise UserError(f"{arguments.events}: no such file; nothing has run here yet: make")
-    print("\n".join(lines(read_state(arguments.events), time.time())))
+    state = read_state(arguments.events)
+    if not state.scale:
+        raise UserError(f"{arguments.events}: holds no event of a run yet; the default is {EVENTS}")
+    print("\n".join(lines(state, time.time())))
 
 
 if __name__ == "__main__":
