@@ -116,7 +116,8 @@ FAULTS = (
     fault("a run file that the weights are not of", "export_model.py",
           "if name and known and known != (found", "if False and known != (found", "export"),
     fault("seeds of one pre-training as if of several", "report/tables.py",
-          "if not trains(context.config, *key) and len(trainings) < len(results.by_seed):", "if False:", "tables"),
+          "if trained_as(context.config, *key) is None and len(trainings) < len(results.by_seed):", "if False:",
+          "tables"),
     # translation
     fault("no length penalty", "engine/beam.py", "score / length**penalty", "score", "beam"),
     fault("an end from outside the beam", "engine/beam.py", "elif rank < beam:", "else:", "beam"),

@@ -547,7 +547,7 @@ def test_one_pretraining_that_is_evaluated_five_times_is_told(repository, scores
     context = made_up.make_context(repository, scores, tasks=settings, seeds=(1, 2, 3))
     scale = {key: value for key, value in context.config.scale.items() if key != "fine_tunings"} | {"pretrain_seeds": 1}
     tasks = {**context.config.tasks}
-    tasks |= {"bucc": {**tasks["bucc"], "settings": {"zero-shot-retrieval": {"train": []}}}}
+    tasks |= {"bucc": {**tasks["bucc"], "kind": "mining", "settings": {"zero-shot-retrieval": {"train": []}}}}
     context = dataclasses.replace(context, config=dataclasses.replace(context.config, scale=scale, tasks=tasks))
     table = build(small_spec(columns=[XNLI | {"languages": ["de"]}, bucc]), context)
     words = (

@@ -16,6 +16,7 @@ from pathlib import Path
 
 USER_ERROR_STATUS = 2
 BUG_STATUS = 1
+BUG = "this is a fault of Parallax"
 STOPPED_STATUS = 75  # sysexits' EX_TEMPFAIL: a training that was told to save and end; run me again
 LONGEST = 2000  # characters of one line of a message: a line of 50 MB helps nobody
 
@@ -115,7 +116,7 @@ def _stop(message: str, status: int = USER_ERROR_STATUS) -> None:
 def _bug() -> None:
     traceback.print_exc()
     _stop(
-        "this is a fault of Parallax, or of a process beside this one that stopped first and says why in its own "
+        f"{BUG}, or of a process beside this one that stopped first and says why in its own "
         "lines. If there is none, please report the lines above and the command",
         BUG_STATUS,
     )

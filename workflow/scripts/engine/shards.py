@@ -146,7 +146,7 @@ def _map(path: Path, manifest: dict, array: str, dtype: np.dtype, length: int, v
     if size != recorded["bytes"] or size != length * dtype.itemsize:
         raise UserError(
             f"{file}: {size} bytes, but the manifest says {recorded['bytes']} ({length} entries of {dtype.name}); "
-            f"{again(path)}"
+            + again(path)
         )
     if verify and (digest := sha256_of(file)) != recorded["sha256"]:
         raise UserError(f"{file}: sha256 is {digest}, but the manifest says {recorded['sha256']}; {again(path)}")

@@ -29,14 +29,12 @@ def check_claims(claims: list[dict], runs: dict[str, dict], tasks: dict[str, dic
         if "control" in claim:
             if kinds[0] not in ("better", "gap"):
                 raise UserError(f"{where}, control: goes with 'better' and 'gap', and this is '{kinds[0]}'; remove it")
-            check_known(claim["control"]["run"], runs, f"{where}, control.run", "run")
+            check_known(other := claim["control"]["run"], runs, f"{where}, control.run", "run")
+            if other in (claim[kinds[0]]["run"], claim[kinds[0]]["than"]):
+                raise UserError(f"{where}, control.run: {other} is a side of the claim already; name a third run")
         links = links_of(claim, tasks)
         if any(link.better == link.than for link in links):
             raise UserError(f"{where}, {kinds[0]}: both sides are the same; name another run, setting or layer")
-        if "control" in claim and (other := claim["control"]["run"]) in [
-            claim[kinds[0]][side] for side in ("run", "than")
-        ]:
-            raise UserError(f"{where}, control.run: {other} is a side of the claim already; name a third run")
         check_published(claim["published"], kinds[0], len(links), f"{where}, published")
 
 

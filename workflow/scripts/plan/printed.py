@@ -32,14 +32,15 @@ def printed_models(config: Config, file: str, announced: dict[str, list[str]]) -
         for column, names in known.items():
             if row.get(column) is not None and row[column] not in names:
                 check_known(row[column], names, f"{file}, line {line}, {column}", column)
-        if "value" in row and row["value"] and not says_a_number(row["value"]):
-            raise UserError(f"{file}, line {line}, value: {row['value']!r} is no number; mend it, or leave it empty")
-        if row.get("value") and row.get("metric") in of_tasks and not 0 <= float(row["value"]) <= 100:
-            raise UserError(f"{file}, line {line}, value: {row['value']} of {row['metric']} is not from 0 to 100")
-        if row.get("value"):
-            cell = tuple(text for column, text in row.items() if column != "value")
-            if (first := lines.setdefault(cell, line)) != line:
-                raise UserError(f"{file}, line {line}: says what line {first} says; remove one, or tell them apart")
+        if not (value := row.get("value")):
+            continue
+        if not says_a_number(value):
+            raise UserError(f"{file}, line {line}, value: {value!r} is no number; mend it, or leave it empty")
+        if row.get("metric") in of_tasks and not 0 <= float(value) <= 100:
+            raise UserError(f"{file}, line {line}, value: {value} of {row['metric']} is not from 0 to 100")
+        cell = tuple(text for column, text in row.items() if column != "value")
+        if (first := lines.setdefault(cell, line)) != line:
+            raise UserError(f"{file}, line {line}: says what line {first} says; remove one, or tell them apart")
     return {row["model"] for row in rows}
 
 

@@ -25,12 +25,13 @@ def what_this_is(config: Config) -> str:
     if unseen := runs_without_a_row(config):
         them = "it" if len(unseen) == 1 else "them"
         words += f" No table or figure shows {', '.join(unseen)}, so nothing evaluates {them}: make new-table."
-    for run, parent in runs_that_are_their_parent(config).items():
+    parents = runs_that_are_their_parent(config)
+    for run, parent in parents.items():
         words += (
             f" {run} is {parent} here, and is not trained again: what it changes is nothing, or has another value in "
             f"config/scales/{config.scale_name}.yaml, run_overrides or objective_overrides."
         )
-    words += "".join(what_the_scale_makes_of(config, run) for run in own_runs(config))
+    words += what_the_scale_makes_of_own_runs(config, parents)
     if config.scale_name == "paper":
         return words
     if config.has_world and not config.scale.get("warning"):
@@ -60,17 +61,18 @@ def runs_that_are_their_parent(config: Config) -> dict[str, str]:
     return found
 
 
-def own_runs(config: Config) -> list[str]:
-    """A person's own, of those that were asked for, that are trained here as themselves."""
-    asked = config.settings.get("runs") or "all"
-    parents = runs_that_are_their_parent(config)
-    own = [run for run in runs_of_no_paper(config) if run in config.pretrained and run not in parents]
-    return [run for run in own if asked == "all" or run in asked]
+def what_the_scale_makes_of_own_runs(config: Config, parents: dict[str, str]) -> str:
+    """Of a person's own, of those that were asked for, that are trained here as themselves."""
+    asked, own = config.settings.get("runs") or "all", runs_of_no_paper(config)
+    of_papers = set(config.runs) - set(own)
+    known = {one["name"] for run in of_papers for one in config.runs[run].get("objectives", ())}
+    chosen = [run for run in own if run in config.pretrained and run not in parents]
+    return "".join(what_the_scale_makes_of(config, run, known) for run in chosen if asked == "all" or run in asked)
 
 
-def what_the_scale_makes_of(config: Config, run: str) -> str:
-    """What a person wrote of a run and the scale has otherwise; and an objective that the scale does not know, beside
-    others that it changes."""
+def what_the_scale_makes_of(config: Config, run: str, known: set[str]) -> str:
+    """What a person wrote of a run and the scale has otherwise; and an objective that neither the scale nor a paper's
+    run knows, beside others that the scale changes."""
     scale, shown = config.scale, f"config/scales/{config.scale_name}.yaml"
     changes = scale.get("objective_overrides", {})
     written = read_yaml(config.root / f"config/runs/{run}.yaml", f"config/runs/{run}.yaml")
@@ -79,9 +81,7 @@ def what_the_scale_makes_of(config: Config, run: str) -> str:
     pairs += [(f"{name}.", own, changes[name]) for name, own in objectives.items() if own and name in changes]
     replaced = [words for prefix, own, change in pairs for words in _replaced(own, change, prefix)]
     said = f" {run}: {shown} has {', '.join(replaced)}." if replaced else ""
-    of_papers = set(config.runs) - set(runs_of_no_paper(config))
-    known = {*changes, *(one["name"] for name in of_papers for one in config.runs[name].get("objectives", ()))}
-    new = [one["name"] for one in config.runs[run]["objectives"] if one["name"] not in known]
+    new = [one["name"] for one in config.runs[run]["objectives"] if one["name"] not in {*changes, *known}]
     if changes and new:
         said += f" {run}: {', '.join(new)} is as its file says, and others are as {shown} says, objective_overrides."
     return said

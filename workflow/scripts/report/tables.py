@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from common.errors import UserError
-from plan.config import Config
 from plan.evidence import seeds_of
 from plan.needs import canonical_run, on_request, unfit
+from plan.recipes import trained_as
 from plan.seeds import pretrain_seed
 from report.context import Context, expected_scores, load_expected, why_unselected
 from report.scores import (
@@ -432,7 +432,7 @@ def build_row(entry: dict, group: dict, columns: list[Column], cells: list[Cell]
             if seeds := seeds_at_chance(part, results):
                 row.at_chance[key] = seeds
             trainings = {pretrain_seed(context.config, seed, run) for seed in results.by_seed}
-            if not trains(context.config, *key) and len(trainings) < len(results.by_seed):
+            if trained_as(context.config, *key) is None and len(trainings) < len(results.by_seed):
                 row.again[key] = len(results.by_seed), len(trainings)
             wanted = {*seeds_of(context.config, run), *results.expected_seeds}
             row.expected_seeds = tuple(sorted({*row.expected_seeds, *wanted}))
@@ -440,12 +440,6 @@ def build_row(entry: dict, group: dict, columns: list[Column], cells: list[Cell]
             if lacking := {*row.lacking.get(key, ()), *(wanted - set(there))}:
                 row.lacking[key] = tuple(sorted(lacking))
     return row
-
-
-def trains(config: Config, task: str, setting: str) -> bool:
-    """Is anything trained between a pre-training and its score?"""
-    how = config.tasks[task]["settings"].get(setting)  # a setting of one model a language is there without it
-    return how is None or bool(how["train"] or how.get("model") or how.get("bitext"))
 
 
 def setting_of(column: Column, group: dict) -> str:

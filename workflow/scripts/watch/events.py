@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from common.errors import plain
+from common.errors import BUG, plain
 from common.rule_names import family_of
 
 EVENTS = Path(".snakemake/progress.jsonl")  # of the last run; `make status` reads it from another terminal
@@ -212,9 +212,9 @@ def cause(job: Job) -> str:
         if ours:  # a message of several lines says where, then why, then the mend
             more = takewhile(lambda line: line.startswith(("  ", "to mend: ")), lines[ours[0] + 1 :])
             said = plain("; ".join([lines[ours[0]], *(line.strip() for line in more)]))
-            if not (place := where_it_broke(lines[: ours[0]])):
-                return said
-            return f"error: {plain(lines[ours[0] - 1].strip())}{place}; {said.removeprefix('error: ')}"
+            if said.startswith(f"error: {BUG}") and (place := where_it_broke(lines[: ours[0]])):
+                return f"error: {plain(lines[ours[0] - 1].strip())}{place}; {said.removeprefix('error: ')}"
+            return said
         if lines:
             last = lines[-1].strip() + where_it_broke(lines)
             if last.startswith("ModuleNotFoundError: "):  # after `make demo` alone, or in a Python of one's own
